@@ -1,0 +1,133 @@
+# What people type is what CI runs. `make help` lists the targets.
+# Needs Python 3.10 or later, make, git and a C++20 compiler; everything else goes into .venv in this checkout.
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+VENV := .venv
+# The environment's own tools first: python, cmake, ninja and ours. Nothing outside it may mix in.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
+NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc')
+# Stamps say what is done. They lie in .venv, so that they go when it goes.
+STAMP_VENV := $(VENV)/.stamp-venv
+STAMP_TOOLS := $(VENV)/.stamp-tools
+STAMP_PACKAGE := $(VENV)/.stamp-package
+
+ifneq ($(shell test -t 2 && echo terminal),)
+  BOLD := \033[1m
+  GREEN := \033[1;32m
+  RED := \033[1;31m
+  PLAIN := \033[0m
+endif
+say = @printf '$(BOLD)==> %s$(PLAIN)\n' $(1)
+
+.PHONY: help setup demo test lint format docs bench clean distclean
+.PHONY: test-asan test-tsan test-python
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14 | sed 's/^/  make /'
+
+# ---- setup ----
+
+setup: $(STAMP_PACKAGE) ## create .venv, install tools, build the core (the other targets do it by themselves)
+
+$(STAMP_VENV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "error: $(PYTHON) is not Python 3.10 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@echo 'int main() { return 0; }' | $${CXX:-c++} -std=c++20 -x c++ -fsyntax-only - || { \
+	  echo "error: $${CXX:-c++} is not a C++20 compiler; install g++ 11 or clang 14 or later, or set CXX" >&2; exit 1; }
+	$(call say,"creating .venv with $$($(PYTHON) -V)")
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "error: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(STAMP_TOOLS): $(STAMP_VENV) requirements/build.txt requirements/dev.txt
+	$(call say,"installing tools and libraries into .venv; the first time takes minutes: PyTorch is large")
+	@$(PIP) install -r requirements/dev.txt | sed -unE 's/^ *(Downloading .*|Installing [a-z ]*).*/    \1/p'
+	@touch $@
+
+# Python files are used in place; only a change of the core or of the build needs this again.
+$(STAMP_PACKAGE): $(STAMP_TOOLS) pyproject.toml CMakeLists.txt $(filter-out native/tests/%,$(NATIVE))
+	$(call say,"building the native core (a minute or two) and installing byteps into .venv")
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --quiet --no-build-isolation --no-deps -e .
+	@touch $@
+
+# ---- what people come for ----
+
+demo: $(STAMP_PACKAGE) ## train a small network with two workers and one server on this machine
+	$(call say,"two workers and one server train on the digits of scikit-learn")
+	@bpslaunch --workers 2 --servers 1 python examples/torch/train_digits.py $(DEMO_ARGS)
+
+test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pytest
+	@for phase in lint test-asan test-tsan test-python; do \
+	  $(MAKE) --no-print-directory $$phase || { \
+	    printf '$(RED)==> make test: FAILED in %s after %s s; repeat with: make %s$(PLAIN)\n' \
+	      $$phase $$SECONDS $$phase; exit 1; }; \
+	done; printf '$(GREEN)==> make test: everything passed in %s s: lint, native tests, pytest$(PLAIN)\n' $$SECONDS
+
+bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets; results in bench-results/
+	$(call say,"measuring push-pull; results go to bench-results/")
+	@bps bench push-pull --output bench-results $(BENCH_ARGS)
+
+lint: $(STAMP_TOOLS) ## ruff, mypy --strict, clang-format; changes nothing
+	$(call say,"lint: ruff")
+	@ruff check --quiet --output-format concise .
+	@ruff format --quiet --check .
+	$(call say,"lint: mypy")
+	@mypy
+	$(call say,"lint: clang-format")
+	@clang-format --dry-run -Werror $(NATIVE)
+
+format: $(STAMP_TOOLS) ## put every file into the project's format
+	@ruff check --quiet --fix-only .
+	@ruff format .
+	@clang-format -i $(NATIVE)
+
+docs: $(STAMP_PACKAGE) ## make docs/configuration.md from the table of variables
+	@bps env --markdown > docs/configuration.md
+
+# ---- parts of `make test` ----
+
+# ThreadSanitizer of some compilers cannot live with much address randomisation; without leave to turn it off, try as is.
+FIXED_ADDRESSES := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
+
+# One build folder per sanitizer; what the compiler says is kept in a log and shown only when it fails.
+test-asan test-tsan: NAME = native-$(@:test-%=%)
+test-asan: SANITIZE := address,undefined
+test-tsan: SANITIZE := thread
+test-asan: ## native tests with AddressSanitizer and UBSan
+test-tsan: ## native tests with ThreadSanitizer
+test-asan test-tsan: $(STAMP_TOOLS)
+	$(call say,"native tests with $(SANITIZE) (build log: build/$(NAME).log)")
+	@mkdir -p build
+	@cmake -S . -B build/$(NAME) -G Ninja -DBYTEPS_NATIVE_TESTS=ON -DBYTEPS_PYTHON=OFF -DBYTEPS_SANITIZE=$(SANITIZE) \
+	  > build/$(NAME).log 2>&1 || { cat build/$(NAME).log; exit 1; }
+	@cmake --build build/$(NAME) --parallel $(JOBS) >> build/$(NAME).log 2>&1 \
+	  || { tail -n 60 build/$(NAME).log; exit 1; }
+	@$(FIXED_ADDRESSES) ctest --test-dir build/$(NAME) --output-on-failure --timeout 120 --no-tests=error \
+	  --parallel $(JOBS)
+
+test-python: $(STAMP_PACKAGE) ## pytest; PYTEST_ARGS="-k name" for a part
+	$(call say,"pytest")
+	@python -m pytest -q $(PYTEST_ARGS)
+
+# ---- cleaning ----
+
+clean: ## remove what was built; .venv with its downloads stays
+	@rm -rf build dist bench-results traces .pytest_cache .mypy_cache .ruff_cache .hypothesis $(STAMP_PACKAGE)
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv too
+	@rm -rf $(VENV)
