@@ -1,0 +1,14 @@
+// Adds contributions to a key's sum, in buffers. The arithmetic of the aggregator, without its protocol.
+#pragma once
+
+#include "aggregator/key_state.h"
+
+namespace byteps {
+
+// Adds the held contribution of `child` and gives its buffer back. The first becomes the sum itself.
+void add_contribution(KeyState& key, uint16_t child, uint16_t children, BufferPool& pool);
+
+// All are added: makes the sum the result (average, and rounding of half types, once).
+void finish_sum(KeyState& key, uint16_t children, BufferPool& pool);
+
+}  // namespace byteps

@@ -1,0 +1,91 @@
+#include "aggregator/child_link.h"
+
+#include <cstring>
+
+#include "aggregator/shard.h"
+#include "base/error.h"
+
+namespace byteps {
+
+ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t child, Fd fd, TcpLink::Options options)
+    : shard_(shard), child_(child) {
+  link_ = std::make_shared<TcpLink>(loop, std::move(fd), options, *this, *this, *this);
+}
+
+void ChildLink::send(Header header, const std::byte* payload, BufferRef keep) {
+  if (!link_->alive()) return;
+  header.sender = child_;
+  touched_ = true;
+  out_.push(shard_.settings().scheduled ? header.priority : 0, OutFrame{header, payload, std::move(keep)});
+}
+
+void ChildLink::send_text(Header header, std::string_view text) {
+  text = text.substr(0, limits::kMaxSmallBytes);
+  BufferRef buffer = shard_.pool().take(text.size());
+  std::memcpy(buffer.data(), text.data(), text.size());
+  header.length = static_cast<uint32_t>(text.size());
+  const std::byte* data = buffer.data();
+  send(header, data, std::move(buffer));
+}
+
+bool ChildLink::next(OutFrame& out) {
+  if (out_.empty()) {
+    if (!credit_wanted_ || told_received_ == received_bytes_) return false;
+    out = {};
+    out.header.type = FrameType::credit;
+    out.header.sender = child_;
+  } else {
+    out = std::move(out_.top());
+    out_.pop();
+  }
+  out.header.received = told_received_ = received_bytes_;
+  credit_wanted_ = false;
+  shard_.trace_frame(">", child_, out.header);
+  return true;
+}
+
+void ChildLink::settle() {
+  if (!std::exchange(touched_, false)) return;
+  if (link_->alive()) link_->flush();
+}
+
+std::byte* ChildLink::begin(const Header& header) {
+  shard_.trace_frame("<", child_, header);
+  if (header.sender != child_) {
+    throw WireError("sender is " + std::to_string(header.sender) + " on the connection of " +
+                    shard_.settings().children[child_]);
+  }
+  switch (header.type) {
+    case FrameType::declare:
+      small_.resize(header.length);
+      return small_.data();
+    case FrameType::push: {
+      if (!shard_.wants_contribution(child_, header)) return nullptr;
+      if (header.length == 0) return nullptr;
+      incoming_ = shard_.pool().take(header.length);
+      return incoming_.data();
+    }
+    default:
+      throw WireError(std::string(name_of(header.type)) + ": not a frame that a worker sends");
+  }
+}
+
+void ChildLink::end(const Header& header, bool landed) {
+  if (header.type == FrameType::declare) {
+    shard_.declare(header, small_);
+    return;
+  }
+  received_bytes_ += header.length;
+  if (header.flags & kFlagWantCredit) credit_wanted_ = touched_ = true;
+  BufferRef payload = std::move(incoming_);
+  incoming_.reset();
+  shard_.contribute(child_, header, landed || header.length == 0, std::move(payload));
+}
+
+void ChildLink::on_end(Link&, Link::End end, const std::string& reason) {
+  out_.clear();
+  incoming_.reset();
+  shard_.child_ended(*this, end, reason);
+}
+
+}  // namespace byteps

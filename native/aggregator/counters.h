@@ -1,0 +1,33 @@
+// What a shard has done, readable from any thread while it works.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace byteps {
+
+struct ShardCounters {
+  using Counter = std::atomic<uint64_t>;
+  Counter contributions{0}, results{0}, duplicates{0}, dropped{0}, errors{0};
+  Counter received_bytes{0}, sent_bytes{0}, buffer_bytes{0}, declared_bytes{0}, connections{0};
+
+  static void bump(Counter& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
+
+  void add_to(std::map<std::string, uint64_t>& totals) const {
+    auto add = [&](const char* name, const Counter& c) { totals[name] += c.load(std::memory_order_relaxed); };
+    add("contributions", contributions);
+    add("results", results);
+    add("duplicates", duplicates);
+    add("dropped", dropped);
+    add("errors", errors);
+    add("received_bytes", received_bytes);
+    add("sent_bytes", sent_bytes);
+    add("buffer_bytes", buffer_bytes);
+    add("declared_bytes", declared_bytes);
+    add("connections", connections);
+  }
+};
+
+}  // namespace byteps

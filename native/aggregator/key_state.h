@@ -1,0 +1,51 @@
+// Everything a shard knows of one key: the piece of a tensor that all children contribute to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "aggregator/key_round.h"
+#include "base/buffer.h"
+#include "reduce/dtype.h"
+#include "wire/cut.h"
+
+namespace byteps {
+
+struct TensorInfo {
+  uint32_t id;
+  std::string name;
+  DType dtype;
+  Cut cut;
+  bool traced = false;  // the user wants to see its values
+};
+
+// What all contributions to one round must agree on.
+struct Terms {
+  bool average = false;
+  bool broadcast = false;
+  uint32_t root = 0;
+  bool operator==(const Terms&) const = default;
+};
+
+struct KeyState {
+  KeyState(uint64_t key, std::shared_ptr<const TensorInfo> tensor, uint16_t children, bool rank_order);
+
+  const uint64_t key;
+  const std::shared_ptr<const TensorInfo> tensor;
+  const uint32_t length;
+  KeyRound round;
+  Terms terms;
+  std::vector<BufferRef> held;  // by child; empty for a broadcast's other ranks
+  BufferRef sum;                // of the children added so far; float32 for half types of three and more
+  bool sum_is_wide = false;
+  BufferRef result;             // of the round before; in asynchronous mode the stored value
+  uint32_t result_round = 0;
+  std::string failure;          // why the open round cannot succeed; every contribution is answered with it
+  std::vector<std::pair<uint16_t, uint32_t>> waiting_for_value;  // asynchronous: (child, round) that came first
+  std::vector<uint32_t> counted;            // asynchronous, by child: rounds already added
+  int64_t opened_ns = 0;
+  bool stall_told = false;
+};
+
+}  // namespace byteps

@@ -1,0 +1,413 @@
+#include "aggregator/shard.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "aggregator/accumulate.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "observe/sample.h"
+#include "reduce/sum.h"
+#include "wire/declaration.h"
+
+namespace byteps {
+namespace {
+
+Terms terms_of(const Header& header) {
+  return {.average = (header.flags & kFlagAverage) != 0,
+          .broadcast = (header.flags & kFlagBroadcast) != 0,
+          .root = header.detail};
+}
+
+std::string text_of(const Terms& terms) {
+  if (terms.broadcast) return "broadcast from rank " + std::to_string(terms.root);
+  return terms.average ? "push_pull with average" : "push_pull with sum";
+}
+
+Header answer(FrameType type, const KeyState& key, uint32_t round, int32_t priority) {
+  Header header;
+  header.type = type;
+  header.dtype = static_cast<uint8_t>(key.tensor->dtype);
+  header.key = key.key;
+  header.round = round;
+  header.priority = priority;
+  return header;
+}
+
+}  // namespace
+
+Shard::Shard(const AggregatorSettings& settings, unsigned index, EventQueue& events)
+    : settings_(settings),
+      events_(events),
+      loop_(*this, "bps-shard-" + std::to_string(index), kNanosecondsPerSecond),
+      links_(settings.children.size()),
+      departed_(settings.children.size(), false) {}
+
+Shard::~Shard() { stop(); }
+
+void Shard::stop() {
+  loop_.stop();
+  for (auto& link : links_) link.reset();
+  ended_.clear();
+}
+
+// ---- from other threads ------------------------------------------------------------------------------------
+
+void Shard::post(std::function<void()> work) {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(std::move(work));
+  }
+  loop_.wake();
+}
+
+void Shard::attach(uint16_t child, Fd fd, bool checksum) {
+  auto shared = std::make_shared<Fd>(std::move(fd));  // std::function wants a copyable closure
+  post([this, child, shared, checksum] {
+    const TcpLink::Options options{settings_.job, settings_.epoch, checksum};
+    if (links_[child]) {  // the child has connected anew: what it had not finished sending, it sends again
+      links_[child]->link()->close();
+      ended_.push_back(std::move(links_[child]));
+    } else {
+      ShardCounters::bump(counters_.connections);
+    }
+    links_[child] = std::make_unique<ChildLink>(*this, loop_, child, std::move(*shared), options);
+    links_[child]->link()->open();
+  });
+}
+
+void Shard::depart(uint16_t child) {
+  post([this, child] { child_departed(child); });
+}
+
+void Shard::retire(std::vector<uint32_t> tensors) {
+  post([this, tensors = std::move(tensors)] { forget(tensors); });
+}
+
+// ---- the loop ----------------------------------------------------------------------------------------------
+
+void Shard::on_wake() {
+  std::vector<std::function<void()>> work;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    work.swap(inbox_);
+  }
+  for (auto& item : work) item();
+}
+
+void Shard::on_batch_end() {
+  for (size_t child = 0; child < links_.size(); ++child) {
+    if (links_[child]) links_[child]->settle();  // may end the link, and so make the pointer null
+  }
+  uint64_t sent = 0, received = 0;
+  for (auto& link : links_) {
+    if (!link) continue;
+    sent += link->link()->traffic().sent_bytes;
+    received += link->link()->traffic().received_bytes;
+  }
+  counters_.sent_bytes.store(sent, std::memory_order_relaxed);
+  counters_.received_bytes.store(received, std::memory_order_relaxed);
+  counters_.buffer_bytes.store(pool_.allocated_bytes(), std::memory_order_relaxed);
+  ended_.clear();
+}
+
+void Shard::child_ended(ChildLink& link, Link::End end, const std::string& reason) {
+  const uint16_t child = link.child();
+  counters_.connections.fetch_sub(1, std::memory_order_relaxed);
+  events_.post({end == Link::End::violation ? "violation" : "lost", child, reason});
+  ended_.push_back(std::move(links_[child]));
+}
+
+// ---- declarations ------------------------------------------------------------------------------------------
+
+void Shard::declare(const Header& header, const std::vector<std::byte>& payload) {
+  const Declaration d = decode_declaration(payload);
+  const uint32_t id = tensor_of(header.key);
+  auto info = std::make_shared<TensorInfo>(TensorInfo{id, d.name, static_cast<DType>(header.dtype), d.cut});
+  if (d.cut.tensor_bytes % size_of(info->dtype) != 0) throw WireError("DECLARE: not a whole number of elements");
+  info->traced = sample_matches(settings_.sample, d.name, id) ||
+                 (settings_.debug && (settings_.debug_key.empty() || sample_matches(settings_.debug_key, d.name, id)));
+  auto [it, is_new] = tensors_.try_emplace(id, info);
+  const TensorInfo& known = *it->second;
+  if (!is_new && (known.name != info->name || known.dtype != info->dtype || !(known.cut == info->cut))) {
+    throw WireError("DECLARE: tensor " + std::to_string(id) + " is known as " + known.name + ", " +
+                    std::to_string(known.cut.tensor_bytes) + " bytes of " + name_of(known.dtype) + ", not as " +
+                    info->name + ", " + std::to_string(info->cut.tensor_bytes) + " bytes of " +
+                    name_of(info->dtype));
+  }
+}
+
+KeyState& Shard::key_of(uint16_t child, const Header& header) {
+  if (auto it = keys_.find(header.key); it != keys_.end()) return it->second;
+  const auto tensor = tensors_.find(tensor_of(header.key));
+  if (tensor == tensors_.end()) {
+    throw WireError("PUSH: " + settings_.children[child] + " pushes tensor " +
+                    std::to_string(tensor_of(header.key)) + " that it has not declared");
+  }
+  if (piece_of(header.key) >= tensor->second->cut.pieces()) throw WireError("PUSH: piece beyond the tensor's end");
+  auto [it, _] = keys_.try_emplace(header.key, header.key, tensor->second, children(), settings_.deterministic);
+  key_bytes_ += it->second.length;
+  ShardCounters::bump(counters_.declared_bytes, it->second.length);
+  return it->second;
+}
+
+void Shard::forget(const std::vector<uint32_t>& tensors) {
+  for (const uint32_t id : tensors) {
+    const auto tensor = tensors_.find(id);
+    if (tensor == tensors_.end()) continue;
+    for (uint32_t piece = 0; piece < tensor->second->cut.pieces(); ++piece) {
+      const auto it = keys_.find(make_key(id, piece));
+      if (it == keys_.end()) continue;
+      if (it->second.round.open()) close_round(it->second);
+      key_bytes_ -= it->second.length;
+      counters_.declared_bytes.fetch_sub(it->second.length, std::memory_order_relaxed);
+      keys_.erase(it);
+    }
+    tensors_.erase(tensor);
+  }
+  pool_.trim();
+}
+
+// ---- contributions -----------------------------------------------------------------------------------------
+
+bool Shard::wants_contribution(uint16_t child, const Header& header) {
+  KeyState& key = key_of(child, header);
+  if (header.dtype != static_cast<uint8_t>(key.tensor->dtype)) {
+    throw WireError("PUSH: " + key.tensor->name + " is " + name_of(key.tensor->dtype) + ", not " +
+                    name_of(static_cast<DType>(header.dtype)));
+  }
+  const Terms terms = terms_of(header);
+  if (terms.root >= children()) throw WireError("PUSH: broadcast from a rank that does not exist");
+  const uint32_t expected = terms.broadcast && terms.root != child ? 0 : key.length;
+  if (header.length != expected) {
+    throw WireError("PUSH: " + key.tensor->name + ": " + std::to_string(header.length) + " bytes, expected " +
+                    std::to_string(expected));
+  }
+  if (settings_.asynchronous) return true;
+  if (first_departed_ >= 0 || !key.failure.empty()) return false;
+  return key.round.offer(child, header.round) == KeyRound::Verdict::accept &&
+         may_hold(key, child);
+}
+
+bool Shard::may_hold(const KeyState& key, uint16_t child) const {
+  const auto share = static_cast<size_t>(limits::kHeldShare * static_cast<double>(key_bytes_));
+  return !key.round.open() || key.round.its_turn(child) ||
+         live_bytes_ - open_bytes_ + key.length <= std::max(limits::kHeldBytes, share);
+}
+
+void Shard::contribute(uint16_t child, const Header& header, bool landed, BufferRef payload) {
+  KeyState& key = key_of(child, header);
+  ShardCounters::bump(counters_.contributions);
+  if (settings_.key_log) {
+    events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " + settings_.children[child] +
+                           ": " + std::to_string(header.length) + " bytes");
+  }
+  if (landed && payload) sample(key, ("from " + settings_.children[child]).c_str(), header.round, payload.data(), header.length);
+  if (settings_.asynchronous) return contribute_async(key, child, header, std::move(payload));
+
+  if (first_departed_ >= 0) {
+    return send_error(key, child, header.round, ErrorKind::lost,
+                      settings_.children[first_departed_] + " has left the job");
+  }
+  switch (key.round.offer(child, header.round)) {
+    case KeyRound::Verdict::accept:
+      break;
+    case KeyRound::Verdict::finished:  // its connection broke before the result came
+      ShardCounters::bump(counters_.duplicates);
+      if (key.result && key.result_round == header.round) send_result(key, child, header);
+      return;
+    case KeyRound::Verdict::duplicate:
+    case KeyRound::Verdict::past:
+      ShardCounters::bump(counters_.duplicates);
+      return;
+    case KeyRound::Verdict::ahead:
+      throw WireError("PUSH: " + describe(key, header.round) + " while round " +
+                      std::to_string(key.round.round()) + " is open");
+  }
+
+  const Terms terms = terms_of(header);
+  if (!key.round.open()) {
+    key.terms = terms;
+    key.opened_ns = now_ns();
+    key.stall_told = false;
+    ++open_rounds_;
+    open_bytes_ += key.length;
+  } else if (!(key.terms == terms) && key.failure.empty()) {
+    fail_round(key, ErrorKind::conflict,
+               key.tensor->name + ": ranks call different operations: " + settings_.children[child] + " a " +
+                   text_of(terms) + ", the others a " + text_of(key.terms));
+  }
+  if (!key.failure.empty()) {
+    key.round.hold(child);
+    send_error(key, child, header.round, ErrorKind::conflict, key.failure);
+    return advance(key, header);
+  }
+  if (!landed) {
+    key.round.drop(child);
+    ShardCounters::bump(counters_.dropped);
+  } else {
+    if (payload) live_bytes_ += key.length;
+    key.held[child] = std::move(payload);
+    key.round.hold(child);
+  }
+  advance(key, header);
+}
+
+void Shard::advance(KeyState& key, const Header& header) {
+  for (int child; (child = key.round.next_to_add()) >= 0;) {
+    if (key.failure.empty()) {
+      if (key.sum && key.held[child]) live_bytes_ -= key.length;
+      add_contribution(key, static_cast<uint16_t>(child), children(), pool_);
+    }
+    key.round.add(static_cast<uint16_t>(child));
+  }
+  if (const int child = key.round.next_to_ask(); child >= 0) {
+    key.round.ask(static_cast<uint16_t>(child));
+    if (ChildLink* link = links_[child].get()) {
+      link->send(answer(FrameType::resend, key, header.round, INT32_MAX), nullptr, {});
+    }
+  }
+  if (key.round.complete()) {
+    if (key.failure.empty()) {
+      live_bytes_ -= key.length;  // the sum becomes the result
+      publish(key, header);
+    }
+    close_round(key);
+  }
+}
+
+void Shard::close_round(KeyState& key) {
+  for (auto& held : key.held) {
+    if (held) live_bytes_ -= key.length;
+    held.reset();
+  }
+  if (key.sum) live_bytes_ -= key.length;
+  key.sum.reset();
+  open_bytes_ -= key.length;
+  key.failure.clear();
+  key.round.close();
+  --open_rounds_;
+}
+
+void Shard::publish(KeyState& key, const Header& header) {
+  finish_sum(key, children(), pool_);
+  sample(key, "result", header.round, key.result.data(), key.length);
+  for (uint16_t child = 0; child < children(); ++child) send_result(key, child, header);
+}
+
+void Shard::send_result(KeyState& key, uint16_t child, const Header& to) {
+  ChildLink* link = links_[child].get();
+  if (!link) return;  // it sends its contribution again when it is back
+  Header header = answer(FrameType::result, key, to.round, to.priority);
+  // The root of a broadcast has the bytes already.
+  const bool has_it = (to.flags & kFlagBroadcast) && to.detail == child && !settings_.asynchronous;
+  header.length = has_it ? 0 : key.length;
+  ShardCounters::bump(counters_.results);
+  link->send(header, key.result.data(), has_it ? BufferRef{} : key.result);
+}
+
+// ---- asynchronous mode -------------------------------------------------------------------------------------
+
+void Shard::contribute_async(KeyState& key, uint16_t child, const Header& header, BufferRef payload) {
+  const Terms terms = terms_of(header);
+  key.counted.resize(children());
+  const bool again = header.round < key.counted[child];  // its connection broke before the answer came
+  key.counted[child] = std::max(key.counted[child], header.round + 1);
+  if (again) ShardCounters::bump(counters_.duplicates);
+  if (terms.broadcast && terms.root != child) {
+    if (!key.result) {
+      key.waiting_for_value.emplace_back(child, header.round);
+      return;
+    }
+  } else if (!again) {
+    if (key.result && !terms.broadcast) {
+      // Into the contribution, not into the stored value: results on their way to others still read that one.
+      add(key.tensor->dtype, payload.data(), key.result.data(), key.length / size_of(key.tensor->dtype));
+    }
+    key.result = std::move(payload);
+    sample(key, "stored", header.round, key.result.data(), key.length);
+  }
+  send_result(key, child, header);
+  if (key.waiting_for_value.empty()) return;
+  Header to = header;
+  for (const auto& [waiting, round] : std::exchange(key.waiting_for_value, {})) {
+    to.round = round;
+    send_result(key, waiting, to);
+  }
+}
+
+// ---- failures ----------------------------------------------------------------------------------------------
+
+void Shard::send_error(const KeyState& key, uint16_t child, uint32_t round, ErrorKind kind,
+                       const std::string& text) {
+  ChildLink* link = links_[child].get();
+  if (!link) return;
+  ShardCounters::bump(counters_.errors);
+  Header header = answer(FrameType::error, key, round, INT32_MAX);
+  header.detail = static_cast<uint32_t>(kind);
+  link->send_text(header, text);
+}
+
+void Shard::fail_round(KeyState& key, ErrorKind kind, std::string text) {
+  key.failure = std::move(text);
+  for (uint16_t child = 0; child < children(); ++child) {
+    if (!key.round.missing(child)) send_error(key, child, key.round.round(), kind, key.failure);
+  }
+}
+
+void Shard::child_departed(uint16_t child) {
+  departed_[child] = true;
+  if (settings_.asynchronous) return;  // nobody waits for anybody
+  if (first_departed_ < 0) first_departed_ = child;
+  for (auto& [_, key] : keys_) {
+    if (!key.round.open() || !key.failure.empty() || !key.round.missing(child)) continue;
+    fail_round(key, ErrorKind::lost, settings_.children[child] + " has left the job");
+  }
+}
+
+// ---- what people read --------------------------------------------------------------------------------------
+
+std::string Shard::describe(const KeyState& key, uint32_t round) const {
+  std::string text = key.tensor->name;
+  if (key.tensor->cut.pieces() > 1) text += " piece " + std::to_string(piece_of(key.key));
+  return text + " (key " + std::to_string(key.tensor->id) + ") round " + std::to_string(round);
+}
+
+std::string Shard::missing_text(const KeyState& key) const {
+  std::string text;
+  for (uint16_t child = 0; child < children(); ++child) {
+    if (key.round.missing(child)) text += (text.empty() ? "" : ", ") + settings_.children[child];
+  }
+  return text;
+}
+
+void Shard::on_tick(int64_t now) {
+  constexpr int kMostPerTick = 8;  // one stalled rank stalls every key: a few lines say it
+  int told = 0;
+  for (auto& [_, key] : keys_) {
+    if (!key.round.open() || key.stall_told || !key.failure.empty()) continue;
+    if (now - key.opened_ns < seconds_to_ns(settings_.stall_warn_s)) continue;
+    if (++told > kMostPerTick) return;
+    key.stall_told = true;
+    const std::string missing = missing_text(key);
+    if (told == 1) events_.log(kWarning, describe(key, key.round.round()) + " waits for " + missing);
+    for (uint16_t child = 0; child < children(); ++child) {
+      if (key.round.missing(child) || !links_[child]) continue;
+      links_[child]->send_text(answer(FrameType::stall, key, key.round.round(), INT32_MAX), missing);
+    }
+  }
+}
+
+void Shard::sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes) {
+  if (!key.tensor->traced) return;
+  events_.log(kWarning, "sample " + describe(key, round) + " " + stage + ": " + sample_text(key.tensor->dtype, data, bytes));
+}
+
+void Shard::trace_frame(const char* direction, uint16_t child, const Header& header) {
+  if (settings_.verbose < 2) return;
+  events_.log(kInfo, std::string(direction) + " " + settings_.children[child] + " " + name_of(header.type) +
+                         " key " + std::to_string(tensor_of(header.key)) + "." + std::to_string(piece_of(header.key)) +
+                         " round " + std::to_string(header.round) + " " + std::to_string(header.length) + " bytes");
+}
+
+}  // namespace byteps

@@ -1,0 +1,62 @@
+// One thread, one epoll: the frame in which shards, worker I/O threads and the heartbeat run.
+//
+// Every object that a loop owns is touched by that thread only. Another thread reaches it by putting work
+// somewhere safe and calling wake(); on_wake() then runs in the loop's thread. Nothing spins: with nothing
+// to do the thread sleeps in the kernel, at most until the next tick if ticks are asked for.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace byteps {
+
+class EventLoop {
+ public:
+  // Gets the events of one file descriptor.
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    virtual void on_events(uint32_t events) = 0;
+  };
+  // Owns the loop and decides what happens between events.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void on_wake() = 0;          // after wake(), before the next batch of events
+    virtual void on_batch_end() = 0;     // after every batch: send what the batch has produced
+    virtual void on_tick(int64_t now) = 0;
+    virtual bool wants_ticks() const = 0;
+  };
+
+  EventLoop(Owner& owner, std::string thread_name, int64_t tick_ns);
+  ~EventLoop();
+
+  void start();
+  // Joins the thread. Afterwards the caller may take the owner's objects apart.
+  void stop();
+  void wake() { wake_.signal(); }
+
+  // Loop thread only.
+  void add(int fd, uint32_t events, Handler* handler);
+  void modify(int fd, uint32_t events, Handler* handler);
+  void remove(int fd, std::shared_ptr<Handler> handler);  // kept alive until the batch is over
+
+ private:
+  void run();
+
+  Owner& owner_;
+  const std::string name_;
+  const int64_t tick_ns_;
+  Fd epoll_;
+  WakeFd wake_;
+  std::atomic<bool> stopping_{false};
+  std::vector<std::shared_ptr<Handler>> removed_;
+  std::thread thread_;
+};
+
+}  // namespace byteps

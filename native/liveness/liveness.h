@@ -1,0 +1,52 @@
+// Heartbeats: one native thread tells every peer "I am alive", and notices who is silent or gone.
+//
+// It is native so that it does not depend on the interpreter: a rank whose Python holds the GIL for a minute
+// still beats. Python decides what a silence means; here it is only noticed.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/event_queue.h"
+#include "transport/tcp/tcp_link.h"
+
+namespace byteps {
+
+class Liveness final : public EventLoop::Owner {
+ public:
+  Liveness(uint64_t job, double interval_s, double timeout_s);
+  ~Liveness() override;
+
+  // Takes an authenticated connection. `peer` is the caller's number for it, and is in its event.
+  void add(Fd fd, int peer);
+  // A polite end: the connection is closed without an event.
+  void remove(int peer);
+  // At most one event per peer: kind "closed", "silent" or "protocol", number the peer.
+  EventQueue& events() { return events_; }
+  void close();
+
+ private:
+  struct Peer;
+
+  void on_wake() override;
+  void on_batch_end() override;
+  void on_tick(int64_t now) override;
+  bool wants_ticks() const override { return !peers_.empty(); }
+  void post(std::function<void()> work);
+  void gone(int peer, const char* kind, const std::string& reason);
+
+  const uint64_t job_;
+  const int64_t interval_ns_, timeout_ns_;
+  EventQueue events_;
+  EventLoop loop_;
+  std::map<int, std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<Peer>> ended_;  // kept until the batch is over
+  int64_t last_tick_ns_ = 0;
+  std::mutex inbox_mutex_;
+  std::vector<std::function<void()>> inbox_;
+};
+
+}  // namespace byteps

@@ -1,0 +1,15 @@
+// What each bind_*.cc adds to the extension module; only this folder knows Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace byteps {
+
+void bind_wire(nanobind::module_& m);
+void bind_reduce(nanobind::module_& m);
+void bind_liveness(nanobind::module_& m);
+void bind_aggregator(nanobind::module_& m);
+void bind_worker(nanobind::module_& m);
+void bind_bench(nanobind::module_& m);
+
+}  // namespace byteps

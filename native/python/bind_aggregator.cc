@@ -1,0 +1,53 @@
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "aggregator/aggregator.h"
+#include "python/bind.h"
+#include "python/events.h"
+
+namespace nb = nanobind;
+
+namespace byteps {
+
+void bind_aggregator(nb::module_& m) {
+  nb::class_<Aggregator>(m, "Aggregator")
+      .def(
+          "__init__",
+          [](Aggregator* self, uint64_t job, uint32_t epoch, unsigned shards, std::vector<std::string> children,
+             bool deterministic, bool scheduled, bool asynchronous, double stall_warn_s, int verbose, bool key_log,
+             bool debug, std::string debug_key, std::string sample) {
+            AggregatorSettings s;
+            s.job = job;
+            s.epoch = epoch;
+            s.children = std::move(children);
+            s.deterministic = deterministic;
+            s.scheduled = scheduled;
+            s.asynchronous = asynchronous;
+            s.stall_warn_s = stall_warn_s;
+            s.verbose = verbose;
+            s.key_log = key_log;
+            s.debug = debug;
+            s.debug_key = std::move(debug_key);
+            s.sample = std::move(sample);
+            new (self) Aggregator(std::move(s), shards);
+          },
+          nb::arg("job"), nb::arg("epoch"), nb::arg("shards"), nb::arg("children"), nb::kw_only(),
+          nb::arg("deterministic") = true, nb::arg("scheduled") = false, nb::arg("asynchronous") = false,
+          nb::arg("stall_warn_s") = 10.0, nb::arg("verbose") = 0, nb::arg("key_log") = false,
+          nb::arg("debug") = false, nb::arg("debug_key") = "", nb::arg("sample") = "")
+      .def(
+          "attach",
+          [](Aggregator& a, unsigned shard, uint16_t child, int fd, bool checksum) {
+            a.attach(shard, child, Fd(fd), checksum);
+          },
+          nb::arg("shard"), nb::arg("child"), nb::arg("fd"), nb::arg("checksum"))
+      .def("depart", &Aggregator::depart, nb::arg("child"))
+      .def("retire", &Aggregator::retire, nb::arg("tensor_ids"))
+      .def("fileno", [](Aggregator& a) { return a.events().fileno(); })
+      .def("events", [](Aggregator& a) { return events_to_python(a.events()); })
+      .def("counters", &Aggregator::counters)
+      .def("close", &Aggregator::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace byteps

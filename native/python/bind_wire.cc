@@ -1,0 +1,76 @@
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "python/bind.h"
+#include "wire/header.h"
+#include "wire/limits.h"
+
+namespace nb = nanobind;
+
+namespace byteps {
+namespace {
+
+HeaderBytes header_bytes(const nb::bytes& bytes) {
+  if (bytes.size() != kHeaderBytes) throw WireError("a header has 64 bytes, not " + std::to_string(bytes.size()));
+  return HeaderBytes(reinterpret_cast<const std::byte*>(bytes.c_str()), kHeaderBytes);
+}
+
+nb::bytes encode_frame(int type, uint64_t job, uint32_t epoch, uint16_t sender, const nb::bytes& payload) {
+  if (payload.size() > limits::kMaxControlBytes) {
+    throw WireError("a control message of " + std::to_string(payload.size()) + " bytes, at most " +
+                    std::to_string(limits::kMaxControlBytes));
+  }
+  Header header;
+  header.type = static_cast<FrameType>(type);
+  header.job = job;
+  header.epoch = epoch;
+  header.sender = sender;
+  header.length = static_cast<uint32_t>(payload.size());
+  header.flags = kFlagChecksum;
+  header.payload_crc = crc32c(payload.c_str(), payload.size());
+  seal(header);
+  std::string out(kHeaderBytes + payload.size(), '\0');
+  std::memcpy(out.data(), &header, kHeaderBytes);
+  std::memcpy(out.data() + kHeaderBytes, payload.c_str(), payload.size());
+  return nb::bytes(out.data(), out.size());
+}
+
+}  // namespace
+
+void bind_wire(nb::module_& m) {
+  nb::exception<WireError>(m, "WireError");
+  m.attr("HEADER_BYTES") = kHeaderBytes;
+  m.attr("PROTOCOL_VERSION") = int{kProtocolVersion};
+  m.attr("MAX_CONTROL_BYTES") = limits::kMaxControlBytes;
+  m.attr("PIECE_BYTES") = limits::kPieceBytes;
+  for (const auto type : {FrameType::hello, FrameType::challenge, FrameType::proof, FrameType::welcome,
+                          FrameType::reject, FrameType::control, FrameType::beat, FrameType::declare,
+                          FrameType::push, FrameType::result, FrameType::credit, FrameType::resend,
+                          FrameType::error, FrameType::stall}) {
+    nb::setattr(m, (std::string("FRAME_") + name_of(type)).c_str(), nb::int_(static_cast<int>(type)));
+  }
+  m.def("encode_frame", &encode_frame, nb::arg("type"), nb::arg("job"), nb::arg("epoch"), nb::arg("sender"),
+        nb::arg("payload"));
+  m.def(
+      "decode_header",
+      [](const nb::bytes& bytes, uint64_t job) {
+        const Header h = decode_header(header_bytes(bytes), job);
+        return nb::make_tuple(static_cast<int>(h.type), h.epoch, h.sender, h.length);
+      },
+      nb::arg("header"), nb::arg("job"));
+  m.def(
+      "check_payload",
+      [](const nb::bytes& header, const nb::bytes& payload) {
+        const Header h = decode_header(header_bytes(header), 0);
+        if (payload.size() != h.length) throw WireError("payload has not the length its header says");
+        if (h.length == 0 && !(h.flags & kFlagChecksum)) return;
+        if (!(h.flags & kFlagChecksum)) throw WireError(std::string(name_of(h.type)) + ": payload without checksum");
+        if (crc32c(payload.c_str(), payload.size()) != h.payload_crc) {
+          throw WireError(std::string(name_of(h.type)) + ": payload checksum differs");
+        }
+      },
+      nb::arg("header"), nb::arg("payload"));
+}
+
+}  // namespace byteps

@@ -1,0 +1,130 @@
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/clock.h"
+#include "python/bind.h"
+#include "python/events.h"
+#include "worker/client.h"
+
+namespace nb = nanobind;
+
+namespace byteps {
+namespace {
+
+// How often a waiting thread looks whether Ctrl-C was pressed. The end of an operation wakes it at once.
+constexpr int64_t kSignalCheckNs = kNanosecondsPerSecond / 10;
+
+PyObject* op_error_type = nullptr;
+
+void wait(Operation& op) {
+  while (!op.done()) {
+    {
+      nb::gil_scoped_release release;
+      op.wait_for(kSignalCheckNs);
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+  const Failure failure = op.failure();
+  if (failure.kind.empty()) return;
+  const nb::tuple arguments =
+      nb::make_tuple(failure.kind, failure.message, failure.role, failure.rank, failure.host);
+  PyErr_SetObject(op_error_type, arguments.ptr());
+  throw nb::python_error();
+}
+
+std::byte* pointer(uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
+
+}  // namespace
+
+void bind_worker(nb::module_& m) {
+  op_error_type = PyErr_NewExceptionWithDoc("byteps._core.OpError", "args: (kind, message, role, rank, host)",
+                                            PyExc_Exception, nullptr);
+  m.attr("OpError") = nb::borrow(op_error_type);
+
+  nb::class_<Tensor>(m, "Tensor")
+      .def_ro("id", &Tensor::id)
+      .def_ro("name", &Tensor::name)
+      .def_prop_ro("nbytes", [](const Tensor& t) { return t.cut.tensor_bytes; })
+      .def_prop_ro("pieces", [](const Tensor& t) { return t.cut.pieces(); });
+
+  nb::class_<Operation>(m, "Handle")
+      .def("done", &Operation::done)
+      .def("wait", &wait)
+      .def_prop_ro("round", [](const Operation& op) { return op.round; })
+      .def_prop_ro("waited_bytes", [](const Operation& op) { return op.waited_bytes.load(); });
+
+  nb::class_<Client>(m, "Client")
+      .def(
+          "__init__",
+          [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes, double op_timeout_s,
+             double stall_warn_s, std::vector<std::string> workers, std::vector<std::string> servers, int verbose,
+             std::string sample, bool telemetry) {
+            ClientSettings s;
+            s.job = job;
+            s.epoch = epoch;
+            s.rank = rank;
+            s.credit_bytes = credit_bytes;
+            s.op_timeout_s = op_timeout_s;
+            s.stall_warn_s = stall_warn_s;
+            s.workers = std::move(workers);
+            s.servers = std::move(servers);
+            s.verbose = verbose;
+            s.sample = std::move(sample);
+            s.telemetry = telemetry;
+            new (self) Client(std::move(s));
+          },
+          nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
+          nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("workers"), nb::arg("servers"),
+          nb::arg("verbose") = 0, nb::arg("sample") = "", nb::arg("telemetry") = true)
+      .def(
+          "connect",
+          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum) {
+            c.connect(server, shard, Fd(fd), checksum);
+          },
+          nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"))
+      .def("start", &Client::start)
+      .def(
+          "declare",
+          [](Client& c, uint32_t id, const std::string& name, uint8_t dtype, uint64_t nbytes, uint64_t partition_bytes,
+             const std::vector<std::pair<uint16_t, uint16_t>>& placement) {
+            if (!valid(dtype)) throw nb::value_error("unknown dtype");
+            return c.declare(id, name, static_cast<DType>(dtype), Cut{nbytes, partition_bytes}, placement);
+          },
+          nb::arg("tensor_id"), nb::arg("name"), nb::arg("dtype"), nb::arg("nbytes"), nb::arg("partition_bytes"),
+          nb::arg("placement"))
+      // The GIL stays held while an operation is submitted: it takes a microsecond, and it keeps a close() in
+      // another Python thread apart from it.
+      .def(
+          "push_pull",
+          [](Client& c, std::shared_ptr<Tensor> tensor, uintptr_t src, uintptr_t dst, int32_t priority, bool average) {
+            return c.push_pull(std::move(tensor), pointer(src), pointer(dst), priority, average);
+          },
+          nb::arg("tensor"), nb::arg("src"), nb::arg("dst"), nb::arg("priority"), nb::arg("average"))
+      .def(
+          "broadcast",
+          [](Client& c, std::shared_ptr<Tensor> tensor, uintptr_t address, uint32_t root, int32_t priority) {
+            return c.broadcast(std::move(tensor), pointer(address), root, priority);
+          },
+          nb::arg("tensor"), nb::arg("address"), nb::arg("root"), nb::arg("priority"))
+      .def(
+          "fail",
+          [](Client& c, std::string kind, std::string message, std::string role, int rank, std::string host) {
+            c.fail({std::move(kind), std::move(message), std::move(role), rank, std::move(host)});
+          },
+          nb::arg("kind"), nb::arg("message"), nb::arg("role"), nb::arg("rank"), nb::arg("host"))
+      .def("fail_tensor", &Client::fail_tensor, nb::arg("tensor_id"), nb::arg("message"))
+      .def("fileno", [](Client& c) { return c.events().fileno(); })
+      .def("events", [](Client& c) { return events_to_python(c.events()); })
+      .def("counters", &Client::counters)
+      .def("speed_bytes_per_s", &Client::speed_bytes_per_s)
+      .def("close", [](Client& c) {
+        c.fail({"closed", "the job has been shut down", "", -1, ""});  // from here on nothing new is taken
+        nb::gil_scoped_release release;
+        c.close();
+      });
+}
+
+}  // namespace byteps

@@ -1,0 +1,186 @@
+#include "transport/tcp/tcp_link.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+
+namespace byteps {
+namespace {
+
+constexpr size_t kMaxBatchFrames = 64;
+// Two pieces: enough to keep the socket's buffer from running dry between two calls, little enough that an
+// urgent frame does not queue behind much.
+constexpr size_t kMaxBatchBytes = 2 * limits::kPieceBytes;
+// A link that has read this much lets the others of its loop have a turn.
+constexpr size_t kReadBudgetBytes = 4 * limits::kPieceBytes;
+
+}  // namespace
+
+TcpLink::TcpLink(EventLoop& loop, Fd fd, Options options, FrameSource& source, FrameSink& sink,
+                 Watcher& watcher)
+    : loop_(loop),
+      fd_(std::move(fd)),
+      options_(options),
+      source_(source),
+      watcher_(watcher),
+      reader_(options.job, options.epoch, sink) {
+  batch_.reserve(kMaxBatchFrames);
+}
+
+TcpLink::~TcpLink() = default;
+
+void TcpLink::open() { loop_.add(fd_.get(), EPOLLIN, this); }
+
+void TcpLink::close() {
+  if (!alive()) return;
+  loop_.remove(fd_.get(), shared_from_this());
+  fd_.reset();
+  batch_.clear();
+}
+
+void TcpLink::end(End end, const std::string& reason) {
+  close();
+  watcher_.on_end(*this, end, reason);
+}
+
+void TcpLink::on_events(uint32_t events) {
+  const auto self = shared_from_this();  // a callback may drop the owner's reference
+  if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive();
+  if (alive() && (events & EPOLLOUT)) flush();
+}
+
+void TcpLink::receive() {
+  size_t budget = kReadBudgetBytes;
+  while (alive() && budget > 0) {
+    iovec windows[2];
+    msghdr message{};
+    message.msg_iov = windows;
+    message.msg_iovlen = static_cast<size_t>(reader_.windows(windows));
+    size_t room = 0;
+    for (size_t i = 0; i < message.msg_iovlen; ++i) room += windows[i].iov_len;
+    const ssize_t n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      return end(End::closed, std::strerror(errno));
+    }
+    if (n == 0) {
+      return end(End::closed, reader_.at_boundary() ? "connection closed" : "connection closed inside a frame");
+    }
+    traffic_.received_bytes += static_cast<size_t>(n);
+    try {
+      reader_.received(static_cast<size_t>(n));
+    } catch (const WireError& error) {
+      return end(End::violation, error.what());
+    }
+    // A short read means that the socket is empty: the epoll is level-triggered and tells when it is not.
+    if (static_cast<size_t>(n) < room) return;
+    budget -= std::min(budget, static_cast<size_t>(n));
+  }
+}
+
+bool TcpLink::fill_batch() {
+  batch_.clear();
+  batch_at_ = 0;
+  frame_at_ = 0;
+  size_t bytes = 0;
+  while (batch_.size() < kMaxBatchFrames && bytes < kMaxBatchBytes) {
+    OutFrame& frame = batch_.emplace_back();
+    if (!source_.next(frame)) {
+      batch_.pop_back();
+      break;
+    }
+    Header& header = frame.header;
+    header.job = options_.job;
+    header.epoch = options_.epoch;
+    if (options_.checksum && header.length > 0) {
+      header.flags |= kFlagChecksum;
+      header.payload_crc = crc32c(frame.payload, header.length);
+    }
+    seal(header);
+    bytes += kHeaderBytes + header.length;
+  }
+  return !batch_.empty();
+}
+
+void TcpLink::sent(size_t bytes) {
+  traffic_.sent_bytes += bytes;
+  while (batch_at_ < batch_.size()) {
+    const size_t left = kHeaderBytes + batch_[batch_at_].header.length - frame_at_;
+    if (bytes < left) {
+      frame_at_ += bytes;
+      return;
+    }
+    bytes -= left;
+    frame_at_ = 0;
+    batch_[batch_at_].keep.reset();
+    ++batch_at_;
+  }
+}
+
+void TcpLink::flush() {
+  if (flushing_) return;  // a source may call back into us
+  flushing_ = true;
+  while (alive()) {
+    if (batch_at_ == batch_.size() && !fill_batch()) {
+      want_write(false);
+      break;
+    }
+    iovec windows[2 * kMaxBatchFrames];
+    size_t count = 0;
+    size_t skip = frame_at_;
+    for (size_t i = batch_at_; i < batch_.size(); ++i) {
+      OutFrame& frame = batch_[i];
+      auto add = [&](const void* data, size_t length) {
+        if (skip >= length) {
+          skip -= length;
+          return;
+        }
+        windows[count++] = {const_cast<char*>(static_cast<const char*>(data)) + skip, length - skip};
+        skip = 0;
+      };
+      add(&frame.header, kHeaderBytes);
+      if (frame.header.length > 0) add(frame.payload, frame.header.length);
+    }
+    msghdr message{};
+    message.msg_iov = windows;
+    message.msg_iovlen = count;
+    const ssize_t n = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        want_write(true);
+        break;
+      }
+      flushing_ = false;
+      return end(End::closed, std::strerror(errno));
+    }
+    sent(static_cast<size_t>(n));
+  }
+  flushing_ = false;
+}
+
+void TcpLink::let_go(const std::byte* begin, const std::byte* end, BufferPool& pool) {
+  auto inside = [&](const std::byte* p) { return p && p >= begin && p < end; };
+  if (inside(reader_.landing())) reader_.abandon();
+  for (size_t i = batch_at_; i < batch_.size(); ++i) {
+    OutFrame& frame = batch_[i];
+    if (!inside(frame.payload)) continue;
+    frame.keep = pool.take(frame.header.length);
+    std::memcpy(frame.keep.data(), frame.payload, frame.header.length);
+    frame.payload = frame.keep.data();
+  }
+}
+
+void TcpLink::want_write(bool yes) {
+  if (yes == writing_) return;
+  writing_ = yes;
+  loop_.modify(fd_.get(), yes ? EPOLLIN | EPOLLOUT : EPOLLIN, this);
+}
+
+}  // namespace byteps

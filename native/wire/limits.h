@@ -1,0 +1,33 @@
+// Every limit of the protocol, in one place. PROTOCOL.md repeats them in words.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace byteps::limits {
+
+// A partition is the unit of placement and of compression; a piece is the unit that travels and is summed.
+// A piece and the sum it is added to fit in a second-level cache together.
+constexpr size_t kPieceBytes = 256 * 1024;
+constexpr size_t kMaxPartitionBytes = size_t{1} << 30;
+constexpr size_t kMaxTensorBytes = size_t{1} << 40;
+constexpr uint32_t kMaxPieces = uint32_t{1} << 30;
+
+constexpr size_t kMaxPushBytes = kPieceBytes;            // payload of PUSH and RESULT
+constexpr size_t kMaxControlBytes = size_t{16} << 20;    // payload of handshake and control frames
+constexpr size_t kMaxSmallBytes = 16 * 1024;             // payload of DECLARE, ERROR, STALL
+constexpr size_t kMaxNameBytes = 4096;                   // a tensor's name
+constexpr uint16_t kMaxChildren = 65535;
+
+// A frame whose payload is at least this long is read straight to its destination; shorter ones are read
+// many at a time into a buffer of kReadBufferBytes.
+constexpr size_t kLargePayloadBytes = 16 * 1024;
+constexpr size_t kReadBufferBytes = 64 * 1024;
+
+// One contribution of every open round is always kept: it becomes the sum. Others that come before their turn
+// (sums are made in rank order) are kept up to this much per shard, or this share of its keys, whichever is
+// more; beyond it, they are dropped and asked for again when their turn has come.
+constexpr size_t kHeldBytes = size_t{8} << 20;
+constexpr double kHeldShare = 0.10;
+
+}  // namespace byteps::limits

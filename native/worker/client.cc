@@ -1,0 +1,202 @@
+#include "worker/client.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+
+#include "base/clock.h"
+#include "observe/sample.h"
+
+namespace byteps {
+namespace {
+
+// More threads than this have not been seen to help one worker.
+constexpr unsigned kMaxIoThreads = 4;
+
+unsigned io_threads() { return std::clamp(std::thread::hardware_concurrency(), 1u, kMaxIoThreads); }
+
+std::string describe(const Operation& op) {
+  return op.tensor->name + " (key " + std::to_string(op.tensor->id) + ") round " + std::to_string(op.round);
+}
+
+}  // namespace
+
+Client::Client(ClientSettings settings) : settings_(std::move(settings)) {
+  for (unsigned i = 0; i < io_threads(); ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
+}
+
+void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum) {
+  if (started_) throw std::logic_error("connect after start");
+  IoThread& thread = *threads_[connected_++ % threads_.size()];
+  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum);
+}
+
+void Client::start() {
+  started_ = true;
+  for (auto& thread : threads_) thread->start();
+}
+
+std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
+                                        const std::vector<std::pair<uint16_t, uint16_t>>& placement) {
+  if (const char* reason = invalid(cut)) throw std::invalid_argument(name + ": " + reason);
+  if (name.size() > limits::kMaxNameBytes) throw std::invalid_argument("the name of a tensor has at most 4096 bytes");
+  if (cut.tensor_bytes > 0 && placement.size() != cut.partitions()) {
+    throw std::invalid_argument(name + ": placement of " + std::to_string(placement.size()) + " partitions, expected " +
+                                std::to_string(cut.partitions()));
+  }
+  auto tensor = std::make_shared<Tensor>(*this, id, name, dtype, cut);
+  std::map<ServerLink*, std::unique_ptr<Route>> routes;
+  for (uint32_t piece = 0; piece < cut.pieces(); ++piece) {
+    const auto link = links_.find(placement[cut.partition_of(piece)]);
+    if (link == links_.end()) throw std::invalid_argument(name + ": placed on a server that is not connected");
+    auto& route = routes[link->second];
+    if (!route) {
+      route = std::make_unique<Route>();
+      route->link = link->second;
+      route->tensor = tensor.get();
+    }
+    route->pieces.push_back(piece);
+  }
+  for (auto& [_, route] : routes) tensor->routes.push_back(std::move(route));
+  std::lock_guard lock(mutex_);
+  tensors_[id] = tensor;
+  return tensor;
+}
+
+std::shared_ptr<Operation> Client::push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst,
+                                             int32_t priority, bool average) {
+  const uint16_t flags = average ? kFlagAverage : 0;
+  return submit(std::make_shared<Operation>(std::move(tensor), src, dst, priority, flags, 0));
+}
+
+std::shared_ptr<Operation> Client::broadcast(std::shared_ptr<Tensor> tensor, std::byte* data, uint32_t root,
+                                             int32_t priority) {
+  return submit(std::make_shared<Operation>(std::move(tensor), data, data, priority, kFlagBroadcast, root));
+}
+
+std::shared_ptr<Operation> Client::submit(std::shared_ptr<Operation> op) {
+  op->tensor->submit(op);
+  return op;
+}
+
+void Client::post(Route& route, const std::shared_ptr<Operation>& op) { route.link->thread().submit(route, op); }
+
+// ---- failure -----------------------------------------------------------------------------------------------
+
+Failure Client::failure() const {
+  if (!failed_.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Client::fail(Failure failure) {
+  std::vector<std::shared_ptr<Tensor>> tensors;
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_.kind.empty()) return;
+    failure_ = failure;
+    failed_.store(true, std::memory_order_release);
+    for (auto& [_, tensor] : tensors_) tensors.push_back(tensor);
+  }
+  for (auto& tensor : tensors) {
+    if (auto op = tensor->poison(failure)) op->fail(failure);
+  }
+  if (!started_) return;
+  for (auto& thread : threads_) thread->abandon_all();
+}
+
+void Client::fail_tensor(uint32_t id, const std::string& message) {
+  std::shared_ptr<Tensor> tensor;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = tensors_.find(id);
+    if (it == tensors_.end()) return;
+    tensor = it->second;
+  }
+  const Failure failure{"conflict", message, "", -1, ""};
+  if (auto op = tensor->poison(failure)) {
+    op->fail(failure);
+    abandon(op);
+  }
+}
+
+void Client::abandon(const std::shared_ptr<Operation>& op) {
+  for (auto& thread : threads_) thread->abandon(op);
+}
+
+void Client::close() {
+  if (threads_.empty()) return;
+  fail({"closed", "the job has been shut down", "", -1, ""});
+  for (auto& thread : threads_) thread->stop();
+  // A thread that ended late may have handed work to one that had ended before it.
+  for (auto& thread : threads_) thread->drain();
+  threads_.clear();
+  links_.clear();
+}
+
+// ---- waiting too long --------------------------------------------------------------------------------------
+
+void Client::stalled(Operation& op, const std::string& missing) {
+  op.note_missing(missing);
+  if (op.stall_told.exchange(true)) return;
+  events_.log(kWarning, describe(op) + " waits for " + missing);
+}
+
+void Client::check_age(Operation& op, int64_t now, uint16_t server, size_t left, size_t pieces) {
+  const int64_t age = now - op.started_ns;
+  std::string missing = op.missing();
+  if (missing.empty()) missing = settings_.servers[server];
+  if (settings_.op_timeout_s > 0 && age > seconds_to_ns(settings_.op_timeout_s) && !op.failing()) {
+    const Failure failure{"timeout",
+                          describe(op) + ": no result after " + std::to_string(age / kNanosecondsPerSecond) +
+                              " s, waiting for " + missing + ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S",
+                          "", -1, ""};
+    op.fail(failure);
+    if (auto running = op.tensor->poison(failure)) abandon(running);
+    return;
+  }
+  // The server says after the same time who is missing; without a word from it, it is the server we wait for.
+  if (settings_.stall_warn_s > 0 && age > seconds_to_ns(settings_.stall_warn_s + 2) && !op.stall_told.exchange(true)) {
+    events_.log(kWarning, describe(op) + " waits for " + missing + ": " + std::to_string(left) + " of " +
+                              std::to_string(pieces) + " pieces not answered");
+  }
+}
+
+// ---- observation -------------------------------------------------------------------------------------------
+
+void Client::count_push(uint64_t bytes) {
+  pushed_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  pieces_sent_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Client::count_pull(uint64_t bytes) { pulled_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+
+void Client::count_operation(const Operation& op) {
+  operations_.fetch_add(1, std::memory_order_relaxed);
+  if (settings_.telemetry) speed_.add(op.tensor->cut.tensor_bytes);
+}
+
+std::map<std::string, uint64_t> Client::counters() const {
+  std::map<std::string, uint64_t> out{{"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
+                                      {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
+                                      {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
+                                      {"operations", operations_.load(std::memory_order_relaxed)},
+                                      {"wire_sent_bytes", 0},
+                                      {"wire_received_bytes", 0}};
+  for (const auto& thread : threads_) {
+    out["wire_sent_bytes"] += thread->sent_bytes();
+    out["wire_received_bytes"] += thread->received_bytes();
+  }
+  return out;
+}
+
+void Client::sample(const Tensor& tensor, const char* stage, uint32_t round, uint32_t piece, const std::byte* data,
+                    size_t bytes) {
+  if (settings_.sample.empty() || bytes == 0 || !sample_matches(settings_.sample, tensor.name, tensor.id)) return;
+  std::string text = "sample " + tensor.name + " (key " + std::to_string(tensor.id) + ")";
+  if (tensor.cut.pieces() > 1) text += " piece " + std::to_string(piece);
+  events_.log(kWarning, text + " round " + std::to_string(round) + " " + stage + ": " +
+                            sample_text(tensor.dtype, data, bytes));
+}
+
+}  // namespace byteps

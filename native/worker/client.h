@@ -1,0 +1,90 @@
+// The worker's core: takes tensors from any thread, moves them through the servers, completes operations.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/event_queue.h"
+#include "worker/io_thread.h"
+#include "worker/speed.h"
+
+namespace byteps {
+
+struct ClientSettings {
+  uint64_t job = 0;
+  uint32_t epoch = 0;
+  uint16_t rank = 0;
+  uint64_t credit_bytes = 0;  // per link; 0: no limit
+  double op_timeout_s = 600;
+  double stall_warn_s = 10;
+  std::vector<std::string> workers;  // as people should read them: "worker 3 (host b)"
+  std::vector<std::string> servers;
+  int verbose = 0;
+  std::string sample;  // name or number of a tensor whose values are logged
+  bool telemetry = true;
+};
+
+class Client {
+ public:
+  explicit Client(ClientSettings settings);
+  ~Client() { close(); }
+
+  // Before start(): one connection, authenticated, to every shard of every server.
+  void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum);
+  void start();
+
+  // One (server, shard) per partition.
+  std::shared_ptr<Tensor> declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
+                                  const std::vector<std::pair<uint16_t, uint16_t>>& placement);
+  // src and dst have the tensor's bytes, may be the same, and stay valid until the operation is done.
+  std::shared_ptr<Operation> push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst,
+                                       int32_t priority, bool average);
+  // In place: the root's bytes arrive everywhere.
+  std::shared_ptr<Operation> broadcast(std::shared_ptr<Tensor> tensor, std::byte* data, uint32_t root,
+                                       int32_t priority);
+  // All operations, pending and future, fail with this; the first call counts.
+  void fail(Failure failure);
+  void fail_tensor(uint32_t id, const std::string& message);
+  // Ends all threads and connections; pending operations fail. Idempotent.
+  void close();
+
+  EventQueue& events() { return events_; }
+  std::map<std::string, uint64_t> counters() const;
+  double speed_bytes_per_s() const { return speed_.bytes_per_s(); }
+
+  // For the worker's other parts.
+  const ClientSettings& settings() const { return settings_; }
+  Failure failure() const;
+  void post(Route& route, const std::shared_ptr<Operation>& op);
+  void count_push(uint64_t bytes);
+  void count_pull(uint64_t bytes);
+  void count_operation(const Operation& op);
+  void stalled(Operation& op, const std::string& missing);
+  void check_age(Operation& op, int64_t now, uint16_t server, size_t left, size_t pieces);
+  void sample(const Tensor& tensor, const char* stage, uint32_t round, uint32_t piece, const std::byte* data,
+              size_t bytes);
+
+ private:
+  std::shared_ptr<Operation> submit(std::shared_ptr<Operation> op);
+  void abandon(const std::shared_ptr<Operation>& op);
+
+  const ClientSettings settings_;
+  EventQueue events_;
+  SpeedMeter speed_;
+  std::vector<std::unique_ptr<IoThread>> threads_;
+  std::map<std::pair<uint16_t, uint16_t>, ServerLink*> links_;
+  size_t connected_ = 0;
+  bool started_ = false;
+  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pieces_sent_{0}, operations_{0};
+  std::atomic<bool> failed_{false};
+
+  mutable std::mutex mutex_;  // of what follows
+  Failure failure_;
+  std::unordered_map<uint32_t, std::shared_ptr<Tensor>> tensors_;
+};
+
+}  // namespace byteps

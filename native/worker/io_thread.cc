@@ -1,0 +1,112 @@
+#include "worker/io_thread.h"
+
+#include "base/clock.h"
+#include "worker/client.h"
+
+namespace byteps {
+
+IoThread::IoThread(Client& client, unsigned index)
+    : client_(client), loop_(*this, "bps-io-" + std::to_string(index), kNanosecondsPerSecond) {}
+
+ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum) {
+  const TcpLink::Options options{client_.settings().job, client_.settings().epoch, checksum};
+  links_.push_back(std::make_unique<ServerLink>(*this, server, std::move(fd), options));
+  return *links_.back();
+}
+
+void IoThread::start() {
+  for (auto& link : links_) link->link()->open();
+  loop_.start();
+}
+
+void IoThread::post(Work work) {
+  bool first;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    first = inbox_.empty();
+    inbox_.push_back(std::move(work));
+  }
+  if (first) loop_.wake();  // many submissions, one wake-up
+}
+
+void IoThread::submit(Route& route, std::shared_ptr<Operation> op) { post({&route, std::move(op)}); }
+void IoThread::abandon(std::shared_ptr<Operation> op) { post({nullptr, std::move(op)}); }
+void IoThread::abandon_all() { post({nullptr, nullptr}); }
+
+void IoThread::on_wake() {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    taken_.swap(inbox_);
+  }
+  for (Work& work : taken_) {
+    if (work.route) {
+      Route& route = *work.route;
+      route.op = std::move(work.op);
+      route.active_index = active_.size();
+      active_.push_back(&route);
+      if (ended_ || route.op->failing()) {
+        release(route);
+      } else {
+        route.link->submit(route);
+      }
+    } else if (work.op) {
+      for (size_t i = active_.size(); i-- > 0;) {
+        if (active_[i]->op == work.op) drop(*active_[i]);
+      }
+    } else {
+      ended_ = true;
+      for (auto& link : links_) link->link()->close();
+      while (!active_.empty()) drop(*active_.back());
+    }
+  }
+  taken_.clear();
+}
+
+void IoThread::drop(Route& route) {
+  route.link->abandon(route);
+  release(route);
+}
+
+void IoThread::release(Route& route) {
+  active_[route.active_index] = active_.back();
+  active_[route.active_index]->active_index = route.active_index;
+  active_.pop_back();
+  const auto op = std::move(route.op);
+  route.op.reset();
+  if (!op->release_route()) return;
+  client_.count_operation(*op);
+  op->finish();
+  op->tensor->finished(*op);
+}
+
+void IoThread::on_batch_end() {
+  uint64_t sent = 0, received = 0;
+  for (auto& link : links_) {
+    link->settle();
+    sent += link->link()->traffic().sent_bytes;
+    received += link->link()->traffic().received_bytes;
+  }
+  sent_bytes_.store(sent, std::memory_order_relaxed);
+  received_bytes_.store(received, std::memory_order_relaxed);
+}
+
+void IoThread::on_tick(int64_t now) {
+  for (size_t i = active_.size(); i-- > 0;) {
+    Route& route = *active_[i];
+    client_.check_age(*route.op, now, route.link->server(), route.left, route.pieces.size());
+  }
+}
+
+void IoThread::link_ended(ServerLink& link, Link::End end, const std::string& reason) {
+  client_.events().post({end == Link::End::violation ? "violation" : "lost", link.server(), reason});
+}
+
+void IoThread::trace_frame(const char* direction, const ServerLink& link, const Header& header) {
+  if (client_.settings().verbose < 2) return;
+  client_.events().log(kInfo, std::string(direction) + " " + client_.settings().servers[link.server()] + " " +
+                                  name_of(header.type) + " key " + std::to_string(tensor_of(header.key)) + "." +
+                                  std::to_string(piece_of(header.key)) + " round " + std::to_string(header.round) +
+                                  " " + std::to_string(header.length) + " bytes");
+}
+
+}  // namespace byteps

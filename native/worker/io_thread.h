@@ -1,0 +1,69 @@
+// One thread that sends and receives for some of a worker's links.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/event_loop.h"
+#include "worker/server_link.h"
+
+namespace byteps {
+
+class Client;
+
+class IoThread final : public EventLoop::Owner {
+ public:
+  IoThread(Client& client, unsigned index);
+
+  // Before start().
+  ServerLink& add_link(uint16_t server, Fd fd, bool checksum);
+
+  // Any thread.
+  void start();
+  void stop() { loop_.stop(); }
+  void drain() { on_wake(); }  // after stop(): what came in between is let go of
+  void submit(Route& route, std::shared_ptr<Operation> op);
+  // Lets go of this operation's memory if this thread has any of it; its failure is set already.
+  void abandon(std::shared_ptr<Operation> op);
+  // The client has failed: ends all links and lets go of all operations.
+  void abandon_all();
+  uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
+  uint64_t received_bytes() const { return received_bytes_.load(std::memory_order_relaxed); }
+
+  // This thread.
+  Client& client() { return client_; }
+  EventLoop& loop() { return loop_; }
+  BufferPool& pool() { return pool_; }
+  void release(Route& route);
+  void link_ended(ServerLink& link, Link::End end, const std::string& reason);
+  void trace_frame(const char* direction, const ServerLink& link, const Header& header);
+
+ private:
+  struct Work {
+    Route* route;  // null: abandon op; both null: abandon everything
+    std::shared_ptr<Operation> op;
+  };
+
+  void on_wake() override;
+  void on_batch_end() override;
+  void on_tick(int64_t now) override;
+  bool wants_ticks() const override { return !active_.empty(); }
+  void post(Work work);
+  void drop(Route& route);
+
+  Client& client_;
+  BufferPool pool_;
+  EventLoop loop_;
+  std::vector<std::unique_ptr<ServerLink>> links_;
+  std::vector<Route*> active_;
+  bool ended_ = false;
+  std::atomic<uint64_t> sent_bytes_{0}, received_bytes_{0};
+
+  std::mutex inbox_mutex_;
+  std::vector<Work> inbox_;
+  std::vector<Work> taken_;  // swapped with inbox_, so that neither is allocated anew
+};
+
+}  // namespace byteps

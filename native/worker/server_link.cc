@@ -1,0 +1,208 @@
+#include "worker/server_link.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "wire/declaration.h"
+#include "worker/client.h"
+#include "worker/io_thread.h"
+
+namespace byteps {
+
+ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options)
+    : thread_(thread), server_(server) {
+  link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
+}
+
+void ServerLink::submit(Route& route) {
+  routes_[route.tensor->id] = &route;
+  if (!route.declared) {
+    route.declared = true;
+    to_declare_.push_back(&route);
+  }
+  route.left = static_cast<uint32_t>(route.pieces.size());
+  route.answered.assign(route.pieces.size(), false);
+  route.link_bytes_at_start = sent_bytes_;
+  // Without credit there is no queue worth ordering: first come, first served.
+  const int32_t priority = thread_.client().settings().credit_bytes > 0 ? route.op->priority : 0;
+  ready_.push(priority, {&route, 0, static_cast<uint32_t>(route.pieces.size())});
+  touched_ = true;
+}
+
+void ServerLink::settle() {
+  if (std::exchange(touched_, false) && link_->alive()) link_->flush();
+}
+
+void ServerLink::abandon(Route& route) {
+  ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
+  const size_t bytes = route.tensor->cut.tensor_bytes;
+  link_->let_go(route.op->src, route.op->src + bytes, thread_.pool());
+  link_->let_go(route.op->dst, route.op->dst + bytes, thread_.pool());
+}
+
+// ---- sending -----------------------------------------------------------------------------------------------
+
+bool ServerLink::next(OutFrame& out) {
+  out = {};
+  out.header.sender = thread_.client().settings().rank;
+  if (!to_declare_.empty()) {
+    fill_declare(out);
+    return true;
+  }
+  if (ready_.empty()) return false;
+  Ready& ready = ready_.top();
+  const uint32_t piece = ready.route->pieces[ready.at];
+  const uint32_t length = ready.route->tensor->cut.length_of(piece);
+  const uint64_t credit = thread_.client().settings().credit_bytes;
+  const uint64_t in_flight = sent_bytes_ - received_bytes_;
+  if (credit > 0 && in_flight > 0 && in_flight + length > credit) return false;
+  fill_push(out, ready);
+  if (++ready.at == ready.end) ready_.pop();
+  return true;
+}
+
+void ServerLink::fill_declare(OutFrame& out) {
+  Route& route = *to_declare_.front();
+  to_declare_.pop_front();
+  const auto payload = encode_declaration({route.tensor->cut, route.tensor->name});
+  out.keep = thread_.pool().take(payload.size());
+  std::memcpy(out.keep.data(), payload.data(), payload.size());
+  out.payload = out.keep.data();
+  out.header.type = FrameType::declare;
+  out.header.dtype = static_cast<uint8_t>(route.tensor->dtype);
+  out.header.key = make_key(route.tensor->id, 0);
+  out.header.length = static_cast<uint32_t>(payload.size());
+}
+
+void ServerLink::fill_push(OutFrame& out, Ready& ready) {
+  Route& route = *ready.route;
+  Operation& op = *route.op;
+  const auto& settings = thread_.client().settings();
+  const uint32_t piece = route.pieces[ready.at];
+  const uint32_t length = route.tensor->cut.length_of(piece);
+  const bool empty = (op.flags & kFlagBroadcast) && op.root != settings.rank;
+  Header& header = out.header;
+  header.type = FrameType::push;
+  header.flags = op.flags;
+  header.detail = op.root;
+  header.dtype = static_cast<uint8_t>(route.tensor->dtype);
+  header.key = make_key(route.tensor->id, piece);
+  header.round = op.round;
+  header.priority = op.priority;
+  header.length = empty ? 0 : length;
+  out.payload = op.src + route.tensor->cut.offset_of(piece);
+
+  sent_bytes_ += header.length;
+  const uint64_t in_flight = sent_bytes_ - received_bytes_;
+  const bool nearly_used = in_flight + limits::kPieceBytes > settings.credit_bytes;
+  if (settings.credit_bytes > 0 && (nearly_used || sent_bytes_ - asked_at_bytes_ >= settings.credit_bytes / 4)) {
+    header.flags |= kFlagWantCredit;
+    asked_at_bytes_ = sent_bytes_;
+  }
+  if (ready.at + 1 == route.pieces.size()) {
+    uint64_t own = 0;
+    for (const uint32_t p : route.pieces) own += empty ? 0 : route.tensor->cut.length_of(p);
+    const uint64_t between = sent_bytes_ - route.link_bytes_at_start;
+    op.waited_bytes.fetch_add(between > own ? between - own : 0, std::memory_order_relaxed);
+  }
+  thread_.client().count_push(header.length);
+  thread_.client().sample(*route.tensor, "push", header.round, piece, out.payload, header.length);
+  thread_.trace_frame(">", *this, header);
+}
+
+// ---- receiving ---------------------------------------------------------------------------------------------
+
+std::pair<Route*, size_t> ServerLink::find(const Header& header) {
+  const auto it = routes_.find(tensor_of(header.key));
+  if (it == routes_.end()) return {nullptr, 0};
+  Route& route = *it->second;
+  if (!route.op || route.op->round != header.round) return {nullptr, 0};
+  const auto at = std::lower_bound(route.pieces.begin(), route.pieces.end(), piece_of(header.key));
+  if (at == route.pieces.end() || *at != piece_of(header.key)) return {nullptr, 0};
+  const auto position = static_cast<size_t>(at - route.pieces.begin());
+  if (route.answered[position]) return {nullptr, 0};
+  return {&route, position};
+}
+
+std::byte* ServerLink::begin(const Header& header) {
+  thread_.trace_frame("<", *this, header);
+  if (header.received > sent_bytes_) throw WireError("the server claims more bytes than it was sent");
+  if (header.received > received_bytes_) {
+    received_bytes_ = header.received;
+    touched_ = true;  // credit came back: more may be sent
+  }
+  switch (header.type) {
+    case FrameType::credit:
+    case FrameType::resend:
+      return nullptr;
+    case FrameType::error:
+    case FrameType::stall:
+      small_.resize(header.length);
+      return small_.data();
+    case FrameType::result: {
+      const auto [route, position] = find(header);
+      if (!route || header.length == 0) return nullptr;
+      const uint32_t piece = route->pieces[position];
+      if (header.length != route->tensor->cut.length_of(piece)) {
+        throw WireError("RESULT: " + route->tensor->name + ": " + std::to_string(header.length) +
+                        " bytes, expected " + std::to_string(route->tensor->cut.length_of(piece)));
+      }
+      return route->op->dst + route->tensor->cut.offset_of(piece);
+    }
+    default:
+      throw WireError(std::string(name_of(header.type)) + ": not a frame that a server sends");
+  }
+}
+
+void ServerLink::end(const Header& header, bool landed) {
+  if (header.type == FrameType::credit) return;
+  const auto [route, position] = find(header);
+  if (!route) return;  // an answer to an operation that has been given up
+  Operation& op = *route->op;
+  const std::string text(reinterpret_cast<const char*>(small_.data()),
+                         header.type == FrameType::error || header.type == FrameType::stall ? small_.size() : 0);
+  switch (header.type) {
+    case FrameType::result: {
+      const bool keeps_own = (op.flags & kFlagBroadcast) && op.root == thread_.client().settings().rank;
+      if (header.length == 0 && !keeps_own) throw WireError("RESULT: empty");
+      if (landed) {
+        thread_.client().count_pull(header.length);
+        const uint32_t piece = route->pieces[position];
+        thread_.client().sample(*route->tensor, "pull", header.round, piece,
+                                op.dst + route->tensor->cut.offset_of(piece), header.length);
+      }
+      answered(*route, position);
+      return;
+    }
+    case FrameType::resend:
+      ready_.push(INT32_MAX, {route, static_cast<uint32_t>(position), static_cast<uint32_t>(position) + 1});
+      touched_ = true;
+      return;
+    case FrameType::stall:
+      thread_.client().stalled(op, text);
+      return;
+    case FrameType::error: {
+      const auto kind = static_cast<ErrorKind>(header.detail);
+      op.fail({kind == ErrorKind::lost       ? "lost"
+               : kind == ErrorKind::conflict ? "conflict"
+                                             : "protocol",
+               route->tensor->name + ": " + text, "worker", -1, ""});
+      answered(*route, position);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void ServerLink::answered(Route& route, size_t position) {
+  route.answered[position] = true;
+  if (--route.left == 0) thread_.release(route);
+}
+
+void ServerLink::on_end(Link&, Link::End end, const std::string& reason) {
+  thread_.link_ended(*this, end, reason);
+}
+
+}  // namespace byteps

@@ -1,0 +1,59 @@
+// A worker's end of the connection to one shard of one server: what is sent next, and where results land.
+#pragma once
+
+#include <deque>
+#include <unordered_map>
+
+#include "base/ready_queue.h"
+#include "transport/tcp/tcp_link.h"
+#include "worker/tensor.h"
+
+namespace byteps {
+
+class IoThread;
+
+class ServerLink final : public FrameSource, public FrameSink, public Link::Watcher {
+ public:
+  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options);
+
+  uint16_t server() const { return server_; }
+  IoThread& thread() { return thread_; }
+  const std::shared_ptr<TcpLink>& link() const { return link_; }
+
+  // Thread of the link.
+  void submit(Route& route);
+  void abandon(Route& route);  // the operation's memory is about to go
+  void settle();
+
+ private:
+  // Pieces [at, end) of a route, still to be pushed.
+  struct Ready {
+    Route* route;
+    uint32_t at, end;
+  };
+
+  bool next(OutFrame& out) override;
+  std::byte* begin(const Header& header) override;
+  void end(const Header& header, bool landed) override;
+  void on_end(Link& link, Link::End end, const std::string& reason) override;
+
+  void fill_declare(OutFrame& out);
+  void fill_push(OutFrame& out, Ready& ready);
+  // The route and position that a frame from the server answers, or {nullptr, 0} if nobody waits for it.
+  std::pair<Route*, size_t> find(const Header& header);
+  void answered(Route& route, size_t position);
+
+  IoThread& thread_;
+  const uint16_t server_;
+  std::shared_ptr<TcpLink> link_;
+  std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
+  std::deque<Route*> to_declare_;
+  ReadyQueue<Ready> ready_;
+  std::vector<std::byte> small_;     // payload of an ERROR or STALL
+  uint64_t sent_bytes_ = 0;          // PUSH payload given to the wire
+  uint64_t received_bytes_ = 0;      // of that, what the server has consumed
+  uint64_t asked_at_bytes_ = 0;      // sent_bytes_ when credit was last asked for
+  bool touched_ = false;
+};
+
+}  // namespace byteps

@@ -1,0 +1,50 @@
+#include "worker/tensor.h"
+
+#include "worker/client.h"
+
+namespace byteps {
+
+void Tensor::submit(std::shared_ptr<Operation> op) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(op);
+    if (queue_.size() > 1) return;  // finished() starts it
+  }
+  start(op);
+}
+
+void Tensor::start(const std::shared_ptr<Operation>& op) {
+  Failure failure = client_.failure();
+  if (failure.kind.empty()) {
+    std::lock_guard lock(mutex_);
+    failure = poison_;
+    if (failure.kind.empty()) op->round = next_round_++;
+  }
+  if (!failure.kind.empty()) op->fail(std::move(failure));
+  if (routes.empty() || op->failing()) {
+    op->finish();
+    finished(*op);
+    return;
+  }
+  op->expect_routes(static_cast<uint32_t>(routes.size()));
+  for (auto& route : routes) client_.post(*route, op);
+}
+
+void Tensor::finished(Operation& op) {
+  std::shared_ptr<Operation> next;
+  {
+    std::lock_guard lock(mutex_);
+    if (queue_.empty() || queue_.front().get() != &op) return;
+    queue_.pop_front();
+    if (!queue_.empty()) next = queue_.front();
+  }
+  if (next) start(next);
+}
+
+std::shared_ptr<Operation> Tensor::poison(Failure failure) {
+  std::lock_guard lock(mutex_);
+  if (poison_.kind.empty()) poison_ = std::move(failure);
+  return queue_.empty() ? nullptr : queue_.front();
+}
+
+}  // namespace byteps

@@ -1,0 +1,65 @@
+// A declared tensor as the worker's core knows it: how it is cut, where its pieces go, whose turn it is.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "reduce/dtype.h"
+#include "wire/cut.h"
+#include "worker/operation.h"
+
+namespace byteps {
+
+class Client;
+class ServerLink;
+class Tensor;
+
+// The pieces of one tensor that travel over one link. Touched by that link's thread only, after declare().
+struct Route {
+  ServerLink* link = nullptr;
+  Tensor* tensor = nullptr;
+  std::vector<uint32_t> pieces;      // ascending
+  bool declared = false;             // DECLARE has been queued on the link
+  std::shared_ptr<Operation> op;     // the operation under way
+  std::vector<bool> answered;        // by position in `pieces`
+  uint32_t left = 0;                 // pieces of it not yet answered
+  uint64_t link_bytes_at_start = 0;  // what the link had sent when it was submitted
+  size_t active_index = 0;           // place in the thread's list of active routes
+};
+
+// Operations on one tensor are done one after the other, in the order of the calls: each is a round of its own,
+// and a round may begin only when the one before it has its result.
+class Tensor : public std::enable_shared_from_this<Tensor> {
+ public:
+  Tensor(Client& client, uint32_t id, std::string name, DType dtype, Cut cut)
+      : client_(client), id(id), name(std::move(name)), dtype(dtype), cut(cut) {}
+
+ private:
+  Client& client_;
+
+ public:
+  const uint32_t id;
+  const std::string name;
+  const DType dtype;
+  const Cut cut;
+  std::vector<std::unique_ptr<Route>> routes;
+
+  // Any thread.
+  void submit(std::shared_ptr<Operation> op);
+  void finished(Operation& op);
+  // Every operation from now on fails with this. Returns the one under way, if any.
+  std::shared_ptr<Operation> poison(Failure failure);
+
+ private:
+  void start(const std::shared_ptr<Operation>& op);
+
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Operation>> queue_;  // front: under way
+  uint32_t next_round_ = 0;
+  Failure poison_;
+};
+
+}  // namespace byteps
