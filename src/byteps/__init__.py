@@ -1,0 +1,169 @@
+"""Distributed training over ordinary networks: workers push gradients, servers sum them.
+
+    import byteps as bps
+
+    bps.init()
+    mean = bps.push_pull(array, name="gradient")  # the same on every rank
+
+The operations work on NumPy arrays and anything with the buffer protocol or DLPack; ``byteps.torch`` has
+the same verbs on tensors. Without a launcher a script is a job of one, and everything works.
+
+Importing this package is cheap: NumPy is loaded by the first operation on an array, the network by
+``init()``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from byteps._version import __version__
+from byteps.errors import (
+    BytePSError,
+    ConfigError,
+    DeclarationError,
+    HandshakeError,
+    JoinError,
+    JoinTimeoutError,
+    NotInitializedError,
+    OperationTimeoutError,
+    PeerLostError,
+    ProtocolError,
+    UnsupportedTensorError,
+)
+from byteps.worker import current as _current
+from byteps.worker.handle import Handle, ensure
+
+if TYPE_CHECKING:
+    from byteps._verbs import broadcast, declare, push_pull, push_pull_async
+
+__all__ = [
+    "BytePSError",
+    "ConfigError",
+    "DeclarationError",
+    "Handle",
+    "HandshakeError",
+    "JoinError",
+    "JoinTimeoutError",
+    "NotInitializedError",
+    "OperationTimeoutError",
+    "PeerLostError",
+    "ProtocolError",
+    "UnsupportedTensorError",
+    "__version__",
+    "barrier",
+    "broadcast",
+    "counters",
+    "declare",
+    "get_pushpull_speed",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "poll",
+    "push_pull",
+    "push_pull_async",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "suspend",
+    "synchronize",
+]
+
+T = TypeVar("T")
+
+_VERBS = ("broadcast", "declare", "push_pull", "push_pull_async")  # on arrays: they need NumPy
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _VERBS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from byteps import _verbs
+
+    globals().update((verb, getattr(_verbs, verb)) for verb in _VERBS)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_VERBS})
+
+
+def init() -> None:
+    """Become a member of the job that the environment describes; a second call changes nothing.
+
+    Waits until every member is there. Raises ConfigError for settings that do not fit, JoinTimeoutError
+    naming who is missing after BYTEPS_CONNECT_TIMEOUT_S. Everything is released at exit without being
+    asked.
+    """
+    _current.init()
+
+
+def shutdown() -> None:
+    """Leave the job. Operations in flight fail; a second call does nothing; ``init()`` joins again."""
+    _current.shutdown()
+
+
+def suspend() -> None:
+    """Leave the job for a while, on every rank; servers and scheduler stay. Continue with ``resume()``."""
+    _current.suspend()
+
+
+def resume(num_workers: int, num_servers: int, global_rank: int | None = None) -> None:
+    """Join again after ``suspend()``, perhaps as a job of another size or with another rank.
+
+    Tensors are declared anew by their next operation.
+    """
+    _current.resume(num_workers, num_servers, global_rank)
+
+
+def is_initialized() -> bool:
+    """True between ``init()`` and ``shutdown()``."""
+    return _current.session is not None
+
+
+def rank() -> int:
+    """This process's number in the job, from 0 to ``size() - 1``."""
+    return _current.required("rank").rank
+
+
+def size() -> int:
+    """The number of ranks in the job."""
+    return _current.required("size").size
+
+
+def local_rank() -> int:
+    """This process's number among the ranks of its machine."""
+    return _current.required("local_rank").local_rank
+
+
+def local_size() -> int:
+    """The number of ranks on this machine."""
+    return _current.required("local_size").local_size
+
+
+def poll(handle: Handle[Any]) -> bool:
+    """True when ``synchronize(handle)`` would not block."""
+    return ensure(handle).done()
+
+
+def synchronize(handle: Handle[T]) -> T:
+    """Wait for an operation and return its result, or raise what went wrong; fine to call twice."""
+    ensure(handle)
+    return handle.wait()
+
+
+def barrier() -> None:
+    """Wait until every rank has come to its barrier. Raises PeerLostError, or OperationTimeoutError."""
+    _current.required("barrier").barrier()
+
+
+def get_pushpull_speed() -> tuple[float, float]:
+    """(milliseconds since the epoch, megabytes per second pushed and pulled lately); 0 in a job of one."""
+    speed = _current.required("get_pushpull_speed").speed_bytes_per_s()
+    return time.time() * 1e3, speed / 1e6
+
+
+def counters() -> dict[str, int]:
+    """What this rank has moved since it joined: ``pushed_bytes``, ``pulled_bytes``, ``operations``, ..."""
+    return _current.required("counters").counters()

@@ -1,0 +1,140 @@
+"""The native core, built from native/. Addresses are integers; the caller keeps the memory alive."""
+
+HEADER_BYTES: int
+PROTOCOL_VERSION: int
+MAX_CONTROL_BYTES: int
+PIECE_BYTES: int
+FRAME_HELLO: int
+FRAME_CHALLENGE: int
+FRAME_PROOF: int
+FRAME_WELCOME: int
+FRAME_REJECT: int
+FRAME_CONTROL: int
+FRAME_BEAT: int
+FRAME_DECLARE: int
+FRAME_PUSH: int
+FRAME_RESULT: int
+FRAME_CREDIT: int
+FRAME_RESEND: int
+FRAME_ERROR: int
+FRAME_STALL: int
+
+class WireError(Exception): ...
+
+class OpError(Exception):
+    """args: (kind, message, role, rank, host); kind: "lost", "timeout", "conflict", "protocol" or "closed"."""
+
+    args: tuple[str, str, str, int, str]
+
+def encode_frame(type: int, job: int, epoch: int, sender: int, payload: bytes) -> bytes: ...
+def decode_header(header: bytes, job: int) -> tuple[int, int, int, int]:
+    """(type, epoch, sender, length of the payload); job 0 accepts every job."""
+
+def check_payload(header: bytes, payload: bytes) -> None: ...
+def crc32c(data: bytes, seed: int = 0) -> int: ...
+
+# for tests: what a server does to contributions
+def reduce_add(dtype: int, acc: int, src: int, n: int) -> None: ...
+def reduce_average(dtype: int, data: int, n: int, divisor: int) -> None: ...
+def reduce_sum_contributions(dtype: int, sources: list[int], dst: int, n: int, divisor: int) -> None: ...
+
+# for benchmarks: the bound
+def plain_worker(*args: object, **kwargs: object) -> object: ...
+def plain_server(*args: object, **kwargs: object) -> object: ...
+
+class Liveness:
+    def __init__(self, job: int, interval_s: float, timeout_s: float) -> None: ...
+    def fileno(self) -> int: ...
+    def add(self, fd: int, peer: int) -> None:
+        """Takes the fd. One event per peer at most."""
+    def remove(self, peer: int) -> None: ...
+    def events(self) -> list[tuple[str, int, str]]:
+        """(kind, peer, reason); kind: "closed", "silent" or "protocol"."""
+    def close(self) -> None: ...
+
+class Aggregator:
+    def __init__(
+        self,
+        job: int,
+        epoch: int,
+        shards: int,
+        children: list[str],
+        *,
+        deterministic: bool = True,
+        scheduled: bool = False,
+        asynchronous: bool = False,
+        stall_warn_s: float = 10.0,
+        verbose: int = 0,
+        key_log: bool = False,
+        debug: bool = False,
+        debug_key: str = "",
+        sample: str = "",
+    ) -> None: ...
+    def attach(self, shard: int, child: int, fd: int, checksum: bool) -> None:
+        """Takes the fd of an authenticated connection."""
+    def depart(self, child: int) -> None: ...
+    def retire(self, tensor_ids: list[int]) -> None: ...
+    def fileno(self) -> int: ...
+    def events(self) -> list[tuple[str, int, str]]:
+        """("log", level, text), ("lost", child, reason) or ("violation", child, reason)."""
+    def counters(self) -> dict[str, int]: ...
+    def close(self) -> None: ...
+
+class Tensor:
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def pieces(self) -> int: ...
+
+class Handle:
+    def done(self) -> bool: ...
+    def wait(self) -> None:
+        """Releases the GIL; Ctrl-C works. Raises OpError."""
+    @property
+    def round(self) -> int: ...
+    @property
+    def waited_bytes(self) -> int:
+        """Bytes of other operations that left on its links between its submission and its last piece."""
+
+class Client:
+    def __init__(
+        self,
+        job: int,
+        epoch: int,
+        rank: int,
+        *,
+        credit_bytes: int,
+        op_timeout_s: float,
+        stall_warn_s: float,
+        workers: list[str],
+        servers: list[str],
+        verbose: int = 0,
+        sample: str = "",
+        telemetry: bool = True,
+    ) -> None: ...
+    def connect(self, server: int, shard: int, fd: int, checksum: bool) -> None:
+        """Takes the fd of an authenticated connection; before start()."""
+    def start(self) -> None: ...
+    def declare(
+        self,
+        tensor_id: int,
+        name: str,
+        dtype: int,
+        nbytes: int,
+        partition_bytes: int,
+        placement: list[tuple[int, int]],
+    ) -> Tensor: ...
+    def push_pull(self, tensor: Tensor, src: int, dst: int, priority: int, average: bool) -> Handle: ...
+    def broadcast(self, tensor: Tensor, address: int, root: int, priority: int) -> Handle: ...
+    def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None: ...
+    def fail_tensor(self, tensor_id: int, message: str) -> None: ...
+    def fileno(self) -> int: ...
+    def events(self) -> list[tuple[str, int, str]]:
+        """("log", level, text), ("lost", server, reason) or ("violation", server, reason)."""
+    def counters(self) -> dict[str, int]: ...
+    def speed_bytes_per_s(self) -> float: ...
+    def close(self) -> None: ...

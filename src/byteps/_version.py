@@ -1,0 +1,3 @@
+"""The version of this package; a test compares it with pyproject.toml."""
+
+__version__ = "0.1.0"

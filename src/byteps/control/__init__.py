@@ -1,0 +1,1 @@
+"""What scheduler, servers and workers share: messages, handshake, connections."""

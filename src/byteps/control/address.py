@@ -1,0 +1,123 @@
+"""Where this process listens, which address it tells the others, and who is on the same machine."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import ipaddress
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from byteps.errors import ConfigError
+
+BACKLOG = 1_024
+_SIOCGIFADDR = 0x8915
+
+
+def text_of(address: Any) -> str:
+    """A socket address as people write it: ``10.0.0.1:9000``, ``[::1]:9000``.
+
+    >>> text_of(("::1", 9000, 0, 0))
+    '[::1]:9000'
+    """
+    if not isinstance(address, tuple):
+        return str(address) or "a local socket"
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def own_address(node_host: str, interface: str, towards_scheduler: str) -> str:
+    """The address to tell the others: as told, else the interface's, else the one towards the scheduler."""
+    return node_host or (interface_address(interface) if interface else towards_scheduler)
+
+
+def interface_address(interface: str) -> str:
+    """The IPv4 address of a network interface, or else its global IPv6 address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            request = struct.pack("256s", interface.encode()[:15])
+            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24])
+        except OSError:
+            pass
+    table = Path("/proc/net/if_inet6")
+    for line in table.read_text().splitlines() if table.exists() else []:
+        digits, _, _, scope, _, name = line.split()
+        if name == interface and scope == "00":
+            return str(ipaddress.IPv6Address(int(digits, 16)))
+    known = ", ".join(name for _, name in socket.if_nameindex())
+    raise ConfigError(
+        f"DMLC_INTERFACE={interface!r} has no address on this machine; expected one of: {known}"
+    )
+
+
+def bind_host(advertised: str, interface: str) -> str:
+    """Where to listen: on loopback or one interface only if that is what was asked for, else everywhere.
+
+    The advertised address itself may not exist on this machine (a container behind a translated address).
+    """
+    if interface:
+        return interface_address(interface)
+    try:
+        _, _, _, _, address = socket.getaddrinfo(advertised, 0, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        return "0.0.0.0"
+    host = str(address[0])
+    if is_loopback(host):
+        return host
+    return "::" if ":" in host else "0.0.0.0"
+
+
+def listen(host: str, ports: range, variable: str) -> socket.socket:
+    """A listening socket on the first free port; port 0 is any. ``variable`` is what to change if none is."""
+    failure: OSError | None = None
+    family, _, _, _, address = socket.getaddrinfo(
+        host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    for port in ports:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((address[0], port))
+            sock.listen(BACKLOG)
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = error
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                break
+    tried = f"{host}:{ports[0]}" if len(ports) == 1 else f"{host}:{ports[0]}-{ports[-1]}"
+    if failure is not None and failure.errno == errno.EADDRNOTAVAIL:
+        raise failure
+    raise ConfigError(
+        f"cannot listen on {tried}: {failure.strerror if failure else 'no port given'}; "
+        f"end the program that uses it (ss -ltnp shows which), or choose another port with {variable}"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """True for 127.0.0.0/8, ::1 and their mapped forms.
+
+    >>> is_loopback("127.0.1.1"), is_loopback("10.0.0.1")
+    (True, False)
+    """
+    try:
+        address = ipaddress.ip_address(host.split("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+def same_host(sock: socket.socket) -> bool:
+    """Whether both ends of a connection are on this machine: the kernel then uses one address for both."""
+    peer = sock.getpeername()
+    if not isinstance(peer, tuple):
+        return True  # a Unix socket
+    return is_loopback(peer[0]) or peer[0] == sock.getsockname()[0]
+
+
+def wants_checksum(setting: str, sock: socket.socket) -> bool:
+    """BYTEPS_CHECKSUM for one connection: auto checks payloads between hosts only."""
+    return setting == "on" or (setting == "auto" and not same_host(sock))

@@ -1,0 +1,262 @@
+"""The handshake that opens every connection, as a state machine that does no I/O.
+
+Theory. The client opens and speaks first; the acceptor decides. Both prove that they know the job's
+secret without sending it: each picks a fresh nonce, and a proof is an HMAC over both nonces and over what
+the connection is for, with another label for each direction so that no proof can be sent back to its
+maker. Without a secret the middle two frames fall away.
+
+    client                                   acceptor
+      | -- HELLO who, what for, nonce ---------> |     version, job id and admission are checked here
+      | <---------------------- CHALLENGE nonce -|     (only with a secret)
+      | -- PROOF mac --------------------------> |
+      | <------------------------- WELCOME mac --|     or REJECT reason, at any point
+
+    state       frame       next
+    -------------------------------------------------------------
+    GREETING    HELLO       CHALLENGED, ACCEPTED or FAILED  (acceptor)
+    CHALLENGED  PROOF       ACCEPTED or FAILED              (acceptor)
+    CALLING     CHALLENGE   PROVING                         (client)
+    CALLING     WELCOME     ACCEPTED or FAILED              (client; a client with a secret insists on proof)
+    PROVING     WELCOME     ACCEPTED or FAILED              (client)
+    CALLING, PROVING  REJECT  FAILED                        (client)
+    anything else           FAILED
+
+The driver reads exactly ``wanted`` bytes, gives them to ``receive`` and sends what that returns, until
+``state`` is ACCEPTED or FAILED. So it never reads a byte that belongs to whoever uses the socket next.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import ClassVar
+
+import msgspec
+
+from byteps import _core
+from byteps._version import __version__
+from byteps.control.hello import (
+    FRAME_NAMES,
+    NONCE_BYTES,
+    PAYLOADS,
+    Challenge,
+    Hello,
+    Proof,
+    Reject,
+    Welcome,
+    job_name,
+    job_number,
+    prove,
+)
+
+MAX_PAYLOAD_BYTES = 4_096  # nobody is trusted yet, so nobody may make us hold more
+TIMEOUT_S = 10.0  # from the first byte to the verdict, on both ends
+
+
+class State(enum.Enum):
+    GREETING = "waits for HELLO"
+    CHALLENGED = "waits for PROOF"
+    CALLING = "waits for CHALLENGE or WELCOME"
+    PROVING = "waits for WELCOME"
+    ACCEPTED = "accepted"
+    FAILED = "failed"
+
+
+Table = dict[tuple[State, int], Callable[..., bytes]]
+
+
+class _Handshake:
+    """What both ends share: framing, the table, and failing."""
+
+    def __init__(self, job_id: str, secret: bytes, start: State) -> None:
+        self.state = start
+        self.reason = ""  # set when state is FAILED
+        self.wanted = _core.HEADER_BYTES
+        self.epoch = 0
+        self._job_id = job_name(job_id)
+        self._job = job_number(job_id)
+        self._secret = secret
+        self._header = b""
+        self._type = 0
+
+    def receive(self, data: bytes) -> bytes:
+        """Takes exactly ``wanted`` bytes; returns what to send now, maybe nothing."""
+        if self.state in (State.ACCEPTED, State.FAILED) or len(data) != self.wanted:
+            raise ValueError(f"{len(data)} bytes given, {self.wanted} wanted, state {self.state.name}")
+        try:
+            if not self._header:
+                return self._take_header(data)
+            _core.check_payload(self._header, data)
+            payload = msgspec.msgpack.decode(data, type=PAYLOADS[self._type])
+        except _core.WireError as error:
+            return self._fail(f"the bytes received are not a byteps handshake: {error}")
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return self._fail(f"{FRAME_NAMES[self._type]} does not decode: {error}")
+        self._header, self.wanted = b"", _core.HEADER_BYTES
+        sent = self._transitions[self.state, self._type](self, payload)
+        if self.state in (State.ACCEPTED, State.FAILED):
+            self.wanted = 0
+        return sent
+
+    def _take_header(self, header: bytes) -> bytes:
+        self._type, epoch, _, length = _core.decode_header(header, 0)
+        if (self.state, self._type) not in self._transitions:
+            name = FRAME_NAMES.get(self._type, f"type {self._type}")
+            return self._fail(f"unexpected {name} frame: this end {self.state.value}")
+        if length > MAX_PAYLOAD_BYTES:
+            return self._fail(f"handshake payload of {length} bytes, at most {MAX_PAYLOAD_BYTES} are allowed")
+        if self._type == _core.FRAME_HELLO:
+            self.epoch = epoch
+        self._header, self.wanted = header, length
+        return self.receive(b"") if length == 0 else b""
+
+    def _frame(self, kind: int, payload: msgspec.Struct) -> bytes:
+        return _core.encode_frame(kind, self._job, self.epoch, 0, msgspec.msgpack.encode(payload))
+
+    def _fail(self, reason: str) -> bytes:
+        self.state, self.reason, self.wanted = (
+            State.FAILED,
+            reason[:1_000],
+            0,
+        )  # may quote a stranger at length
+        return self._farewell(self.reason)
+
+    def _farewell(self, reason: str) -> bytes:
+        return b""
+
+    _transitions: ClassVar[Table] = {}
+
+
+class ClientHandshake(_Handshake):
+    """The calling end. ``opening`` is sent first; then feed it like any driver would."""
+
+    def __init__(
+        self,
+        job_id: str,
+        secret: bytes,
+        channel: str,
+        role: str,
+        rank: int = -1,
+        shard: int = 0,
+        epoch: int = 0,
+        instance: int = 0,
+    ) -> None:
+        super().__init__(job_id, secret, State.CALLING)
+        self.epoch = epoch
+        self._hello = Hello(
+            version=_core.PROTOCOL_VERSION,
+            package_version=__version__,
+            job_id=self._job_id,
+            channel=channel,
+            role=role,
+            rank=rank,
+            shard=shard,
+            instance=instance,
+            nonce=secrets.token_bytes(NONCE_BYTES),
+        )
+        self._expected = b""
+        self.opening = self._frame(_core.FRAME_HELLO, self._hello)
+
+    def _challenged(self, challenge: Challenge) -> bytes:
+        self.state = State.PROVING
+        if len(challenge.nonce) != NONCE_BYTES:
+            return self._fail(f"CHALLENGE has a nonce of {len(challenge.nonce)} bytes, not {NONCE_BYTES}")
+        if not self._secret:
+            # Asked for a proof we cannot give: an empty one gets a REJECT that both ends can show.
+            return self._frame(_core.FRAME_PROOF, Proof(b""))
+        both = (challenge.nonce, self._hello, self.epoch)
+        self._expected = prove(self._secret, b"byteps acceptor", *both)
+        return self._frame(_core.FRAME_PROOF, Proof(prove(self._secret, b"byteps client", *both)))
+
+    def _unasked_welcome(self, welcome: Welcome) -> bytes:
+        if self._secret:
+            return self._fail(
+                "the other end did not ask for a proof of the job secret, so it may be a stranger; "
+                "set the same BYTEPS_JOB_SECRET on all processes of the job, or on none"
+            )
+        self.state = State.ACCEPTED
+        return b""
+
+    def _welcomed(self, welcome: Welcome) -> bytes:
+        if not self._expected or not hmac.compare_digest(welcome.mac, self._expected):
+            return self._fail(
+                "the other end could not prove that it knows the job secret; "
+                "set the same BYTEPS_JOB_SECRET on all processes of the job"
+            )
+        self.state = State.ACCEPTED
+        return b""
+
+    def _rejected(self, reject: Reject) -> bytes:
+        return self._fail(reject.reason)
+
+    _transitions: ClassVar[Table] = {
+        (State.CALLING, _core.FRAME_CHALLENGE): _challenged,
+        (State.CALLING, _core.FRAME_WELCOME): _unasked_welcome,
+        (State.CALLING, _core.FRAME_REJECT): _rejected,
+        (State.PROVING, _core.FRAME_WELCOME): _welcomed,
+        (State.PROVING, _core.FRAME_REJECT): _rejected,
+    }
+
+
+class AcceptorHandshake(_Handshake):
+    """The accepting end; ``peer`` is the HELLO once it is there.
+
+    ``admit(hello, epoch)`` says why this peer may not come in, or nothing.
+    """
+
+    def __init__(self, job_id: str, secret: bytes, admit: Callable[[Hello, int], str]) -> None:
+        super().__init__(job_id, secret, State.GREETING)
+        self.peer: Hello | None = None
+        self._admit = admit
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+
+    def _greeted(self, hello: Hello) -> bytes:
+        self.peer = hello
+        if hello.version != _core.PROTOCOL_VERSION:
+            return self._fail(
+                f"protocol version {hello.version} (byteps {hello.package_version!r}) called, version "
+                f"{_core.PROTOCOL_VERSION} (byteps {__version__!r}) answers; install one version everywhere"
+            )
+        if hello.job_id != self._job_id:
+            return self._fail(
+                f"job id {hello.job_id!r} called, job {self._job_id!r} answers at this address; "
+                "give each job its own DMLC_PS_ROOT_PORT, or set BYTEPS_JOB_ID alike"
+            )
+        if len(hello.nonce) != NONCE_BYTES:
+            return self._fail(f"HELLO has a nonce of {len(hello.nonce)} bytes, not {NONCE_BYTES}")
+        if self._secret:
+            self.state = State.CHALLENGED
+            return self._frame(_core.FRAME_CHALLENGE, Challenge(self._nonce))
+        return self._accept(hello, b"")
+
+    def _proved(self, proof: Proof) -> bytes:
+        assert self.peer is not None  # the table: PROOF only after HELLO
+        if not proof.mac:
+            return self._fail(
+                "this job has a secret and the caller has none; "
+                "set BYTEPS_JOB_SECRET (or BYTEPS_JOB_SECRET_FILE) to the job's value there"
+            )
+        both = (self._nonce, self.peer, self.epoch)
+        if not hmac.compare_digest(proof.mac, prove(self._secret, b"byteps client", *both)):
+            return self._fail(
+                "the job secrets differ; set the same BYTEPS_JOB_SECRET on all processes of the job"
+            )
+        return self._accept(self.peer, prove(self._secret, b"byteps acceptor", *both))
+
+    def _accept(self, hello: Hello, mac: bytes) -> bytes:
+        # Admission comes after the proof: a stranger learns nothing about who is in the job.
+        refusal = self._admit(hello, self.epoch)
+        if refusal:
+            return self._fail(refusal)
+        self.state = State.ACCEPTED
+        return self._frame(_core.FRAME_WELCOME, Welcome(mac))
+
+    def _farewell(self, reason: str) -> bytes:
+        return self._frame(_core.FRAME_REJECT, Reject(reason))
+
+    _transitions: ClassVar[Table] = {
+        (State.GREETING, _core.FRAME_HELLO): _greeted,
+        (State.CHALLENGED, _core.FRAME_PROOF): _proved,
+    }

@@ -1,0 +1,84 @@
+"""What travels in a handshake: its five payloads, the job's number, and the proof of the secret."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from typing import Annotated
+
+import msgspec
+
+from byteps import _core
+
+NONCE_BYTES = 32
+
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Who calls and what the connection is for. ``instance`` ties the connections of one process together."""
+
+    version: int
+    package_version: str
+    job_id: str
+    channel: str
+    role: str
+    rank: Number
+    shard: Number
+    instance: Number
+    nonce: bytes
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, frozen=True):
+    mac: bytes
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    mac: bytes
+
+
+class Reject(msgspec.Struct, frozen=True):
+    reason: str
+
+
+FRAME_NAMES = {
+    _core.FRAME_HELLO: "HELLO",
+    _core.FRAME_CHALLENGE: "CHALLENGE",
+    _core.FRAME_PROOF: "PROOF",
+    _core.FRAME_WELCOME: "WELCOME",
+    _core.FRAME_REJECT: "REJECT",
+    _core.FRAME_CONTROL: "CONTROL",
+    _core.FRAME_BEAT: "BEAT",
+}
+PAYLOADS: dict[int, type[msgspec.Struct]] = {
+    _core.FRAME_HELLO: Hello,
+    _core.FRAME_CHALLENGE: Challenge,
+    _core.FRAME_PROOF: Proof,
+    _core.FRAME_WELCOME: Welcome,
+    _core.FRAME_REJECT: Reject,
+}
+
+
+def job_name(job_id: str) -> str:
+    """The job id in force: an unset one is named."""
+    return job_id or "default"
+
+
+def job_number(job_id: str) -> int:
+    """The number that stands for the job in every header; never 0, which means "any job" to the decoder."""
+    return int.from_bytes(hashlib.sha256(job_name(job_id).encode()).digest()[:8], "little") or 1
+
+
+def prove(secret: bytes, label: bytes, acceptor_nonce: bytes, hello: Hello, epoch: int) -> bytes:
+    """Lengths go in front of the texts, so that no two different contexts are the same bytes."""
+    context = acceptor_nonce + hello.nonce
+    for text in (hello.job_id, hello.channel, hello.role):
+        encoded = text.encode()
+        context += struct.pack("<I", len(encoded)) + encoded
+    context += struct.pack("<qqqq", hello.rank, hello.shard, hello.instance, epoch)
+    return hmac.new(secret, label + context, hashlib.sha256).digest()

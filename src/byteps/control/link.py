@@ -1,0 +1,198 @@
+"""A member's connections with the scheduler: how they are made, watched and ended. Workers and servers alike.
+
+Start order does not matter: the scheduler may come later, so connecting is tried again until the deadline.
+The heartbeat connection is opened before the process registers, so a member is watched from its first moment
+on and a hung one is noticed while the job forms, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+
+from byteps import _core
+from byteps.config import Config
+from byteps.control.channel import Channel
+from byteps.control.connection import credentials_of, open_socket
+from byteps.control.handshake import ClientHandshake
+from byteps.control.hello import job_number
+from byteps.control.messages import Failed, Leave, Message, Register, View, Waiting
+from byteps.errors import JoinError, JoinTimeoutError, ProtocolError
+from byteps.observe.logging import logger
+
+FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
+QUIET_S = 2.0  # a start-up that is faster than this says nothing
+REPEAT_S = 5.0
+GRACE_S = 0.5  # between the end of a heartbeat and the verdict: messages that have arrived are read first
+
+
+class Progress:
+    """Says what a start-up waits for: not at once, when it changes, and every few seconds."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._began = self._said_at = time.monotonic()
+        self._said = ""
+
+    def say(self, text: str) -> None:
+        self.text = text
+        now = time.monotonic()
+        pause = 1.0 if text != self._said else REPEAT_S
+        if now - self._began >= QUIET_S and (not self._said or now - self._said_at >= pause):
+            self._said, self._said_at = text, now
+            logger.warning("%s", text)
+
+
+class Link:
+    """One member's control channel and heartbeat."""
+
+    def __init__(self, config: Config, channel: Channel, beat: socket.socket) -> None:
+        self.scheduler = f"{config.root_uri}:{config.root_port}"
+        self._channel = channel
+        self._timeout_s = config.heartbeat_timeout_s
+        self._liveness: _core.Liveness | None = _core.Liveness(
+            job_number(config.job_id), config.heartbeat_interval_s, config.heartbeat_timeout_s
+        )
+        self.fds = [channel.fileno(), beat.fileno()]  # open ones: a forked child must let go of them
+        self.own_address = str(beat.getsockname()[0])
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._liveness.fileno(), self._beat_events)
+        self._liveness.add(beat.detach(), 0)
+
+    async def receive(self) -> Message:
+        """The scheduler's next message; ConnectionError or ProtocolError when it is gone."""
+        return await self._channel.receive()
+
+    def send(self, message: Message) -> None:
+        """Send without waiting."""
+        self._channel.send(message)
+
+    def leave(self, message: Leave, timeout_s: float) -> None:
+        """Say goodbye. ``receive`` raises when the scheduler has heard it, or after ``timeout_s``.
+
+        Only then may our other connections close: a server must know that we left before it sees the end
+        of our data connection.
+        """
+        self._channel.send(message)
+        self._channel.shut(timeout_s)
+
+    def close(self) -> None:
+        """Close at once; fine to call twice."""
+        self.fds = []
+        self._channel.close()
+        liveness, self._liveness = self._liveness, None
+        if liveness is not None:
+            self._loop.remove_reader(liveness.fileno())
+            liveness.close()
+
+    def _beat_events(self) -> None:
+        for kind, _, detail in self._liveness.events() if self._liveness is not None else []:
+            del self.fds[1:]  # the native side has closed it, and the number may be somebody else's soon
+            self._loop.call_later(GRACE_S, self._channel.cut, beat_reason(kind, detail, self._timeout_s))
+
+
+def beat_reason(kind: str, detail: str, timeout_s: float) -> str:
+    """An event of the heartbeat in words."""
+    if kind == "silent":
+        return f"no heartbeat came for {timeout_s:g} s (PS_HEARTBEAT_TIMEOUT): it hangs or the network is cut"
+    return "its connection closed" if kind == "closed" else f"its heartbeat connection broke: {detail}"
+
+
+async def connect(config: Config, role: str, instance: int) -> Link:
+    """One attempt to open both connections; OSError may go away with time, HandshakeError will not."""
+    credentials = credentials_of(config)
+
+    async def open_one(channel: str) -> socket.socket:
+        handshake = ClientHandshake(credentials.job_id, credentials.secret, channel, role, instance=instance)
+        return await open_socket(config.root_uri, config.root_port, handshake)
+
+    control = await open_one("control")
+    try:
+        beat = await open_one("beat")
+    except BaseException:
+        control.close()
+        raise
+    scheduler = f"the scheduler at {config.root_uri}:{config.root_port}"
+    return Link(config, await Channel.over(control, job_number(config.job_id), scheduler), beat)
+
+
+async def join(
+    config: Config, role: str, register: Callable[[str], Register], deadline: float
+) -> tuple[Link, View]:
+    """Connect, register and wait until the job is complete, whatever starts first.
+
+    ``register`` gets this machine's address towards the scheduler, which is not known before.
+    JoinTimeoutError after the deadline says what was still missing; JoinError what was refused.
+    """
+    progress = Progress()
+    instance = secrets.randbits(62)  # only this member has this number
+    delay = FIRST_RETRY_S
+    where = f"the scheduler at {config.root_uri}:{config.root_port}"
+    while True:
+        link = None
+        try:
+            left = deadline - time.monotonic()
+            link = await asyncio.wait_for(connect(config, role, instance), max(left, 0.001))
+            view = await _wait_for_view(link, register(link.own_address), deadline, progress.say)
+            return link, view
+        except asyncio.TimeoutError:
+            pass  # the deadline: falls through to the check below
+        except (OSError, ProtocolError) as error:
+            why = f"{type(error).__name__}: {error}" if not str(error) else str(error)
+            progress.say(f"{where} cannot be reached yet: {why}")
+        except BaseException:
+            if link is not None:
+                link.close()
+            raise
+        if link is not None:
+            link.close()
+        if time.monotonic() + delay >= deadline:
+            raise JoinTimeoutError(
+                f"this {role} could not join the job within {config.connect_timeout_s:g} s "
+                f"(BYTEPS_CONNECT_TIMEOUT_S): {progress.text or where + ' did not answer'}; check that the "
+                "scheduler runs there (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) and that all members were started"
+            )
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, LAST_RETRY_S)
+
+
+async def _wait_for_view(link: Link, register: Register, deadline: float, say: Callable[[str], None]) -> View:
+    """Register, and wait until the epoch runs."""
+    link.send(register)
+    while True:
+        message = await asyncio.wait_for(link.receive(), max(deadline - time.monotonic(), 0.001))
+        if isinstance(message, View):
+            return message
+        if isinstance(message, Waiting):
+            say(f"waiting for the job to be complete: {message.text}")
+        elif isinstance(message, Failed):
+            raise (JoinTimeoutError if message.error == "JoinTimeoutError" else JoinError)(message.text)
+
+
+def registration(config: Config, role: str, *, address: str = "", port: int = 0, shards: int = 0) -> Register:
+    """What this process says about itself. Servers need not know how workers cut their tensors."""
+    agreed = {
+        "protocol version": str(_core.PROTOCOL_VERSION),
+        "BYTEPS_ENABLE_ASYNC": str(int(config.enable_async)),
+    }
+    if role == "worker":
+        agreed["BYTEPS_PARTITION_BYTES"] = str(config.partition_bytes)
+    return Register(
+        role="worker" if role == "worker" else "server",
+        worker_id=(config.worker_id or 0) if role == "worker" else 0,
+        local_rank=config.local_rank if role == "worker" else 0,
+        local_size=config.local_size if role == "worker" else 1,
+        global_rank=config.global_rank if role == "worker" else None,
+        num_workers=config.num_worker,
+        num_servers=config.num_server,
+        host=socket.gethostname(),
+        address=address,
+        port=port,
+        shards=shards,
+        pid=os.getpid(),
+        agreed=agreed,
+    )

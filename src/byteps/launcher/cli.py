@@ -1,0 +1,129 @@
+"""The command ``bpslaunch``: reads arguments, plans, and runs the plan."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # everything is imported where it is used: --help and wrong options answer at once
+    from byteps.launcher.plan import Options, Plan
+
+__all__ = ["main"]
+
+_DESCRIPTION = """\
+Start a job, or one role of it. Its exit code is that of the first process that fails, 128+n after a signal n,
+2 when it was called wrongly, 127 or 126 when the command cannot be found or run. Nothing is left behind."""
+
+_EXAMPLES = """\
+a whole job on this machine:
+  bpslaunch --workers 2 --servers 1 python train.py --epochs 3
+  bpslaunch --dry-run --workers 2 --servers 1 python train.py    what would be started, and how
+
+the command alone, a job of one:
+  bpslaunch python train.py
+
+one role on each machine, in any order; here two workers and one server, the scheduler on 10.0.0.1:
+  export DMLC_PS_ROOT_URI=10.0.0.1 DMLC_PS_ROOT_PORT=9000 DMLC_NUM_WORKER=2 DMLC_NUM_SERVER=1
+  DMLC_ROLE=scheduler bpslaunch
+  DMLC_ROLE=server bpslaunch
+  DMLC_ROLE=worker DMLC_WORKER_ID=0 bpslaunch python train.py
+  DMLC_ROLE=worker DMLC_WORKER_ID=1 NVIDIA_VISIBLE_DEVICES=0,1 bpslaunch python train.py     two ranks here
+
+`bps env` explains every variable."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of ``bpslaunch``. Everything from the first word that is not an option on is the command."""
+    parser = argparse.ArgumentParser(
+        prog="bpslaunch",
+        usage="bpslaunch [--workers N] [--servers M] [--dry-run] [COMMAND ...]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="start a whole job here, with N workers")
+    parser.add_argument(
+        "--servers",
+        type=int,
+        metavar="M",
+        help="with M servers (default: 1 if there is more than one worker)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print every process with its environment and start nothing"
+    )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="what each worker runs, with its arguments",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    args = build_parser().parse_args(argv)
+    from dataclasses import replace
+
+    from byteps.errors import ConfigError
+    from byteps.launcher.plan import UNKNOWN, Options, plan
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    options = Options(tuple(command), args.workers, args.servers)
+    try:  # once with what is not known yet, so that a mistake is found before anything is opened or started
+        outline = plan(options, os.environ, replace(UNKNOWN, python=sys.executable))
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            print(f"bpslaunch: error: {line}", file=sys.stderr)
+        return 2
+    if args.dry_run:
+        return _dry_run(outline)
+    if outline.note and (not outline.processes or outline.config.log_level in ("INFO", "DEBUG", "TRACE")):
+        print(f"bpslaunch: {outline.note}", file=sys.stderr)
+    if not outline.processes:
+        return 0
+    return _in_process(outline.processes[0].role) if outline.in_process else _launch(options)
+
+
+def _dry_run(outline: Plan) -> int:
+    from byteps.launcher.dry_run import describe
+
+    print(describe(outline, os.environ))
+    return 0
+
+
+def _in_process(role: str) -> int:
+    """Become the scheduler or a server: no second process, so that signals and exit code are its own."""
+    import runpy
+
+    try:
+        runpy.run_module(f"byteps.{role}", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _launch(options: Options) -> int:
+    from byteps.launcher import guard, local, supervise
+    from byteps.launcher.plan import plan
+
+    local.open_standard_fds()
+    stdin = local.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
+
+    def job(front_gone: int) -> int:
+        listener = local.listen()
+        processes = plan(options, os.environ, local.facts(listener)).processes
+        if any(listener.fileno() in process.fds for process in processes):
+            listener.detach()  # the scheduler's from now on
+        else:
+            listener.close()
+        return supervise.run(processes, os.environ, stdin=stdin, front_gone=front_gone)
+
+    return guard.guarded(job)

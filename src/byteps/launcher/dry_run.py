@@ -1,0 +1,35 @@
+"""A plan as text: every process with its command and what this package reads of its environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from byteps.config import VARIABLES
+from byteps.launcher.plan import Plan, ProcessSpec
+
+_OURS = ("BYTEPS_", "DMLC_", "PS_")
+
+
+def describe(plan: Plan, inherited: Mapping[str, str]) -> str:
+    """What ``bpslaunch --dry-run`` prints. Values the launcher sets and values it passes on; no secrets."""
+    parts = [f"# {plan.note}"] if plan.note else []
+    if plan.in_process:
+        parts.append("# in the launcher's own process")
+    parts += [_process(spec, inherited) for spec in plan.processes]
+    return "\n".join(parts)
+
+
+def _process(spec: ProcessSpec, inherited: Mapping[str, str]) -> str:
+    environment = spec.environment(inherited)
+    shown = sorted(
+        name for name in environment if name in spec.env or name in VARIABLES or name.startswith(_OURS)
+    )
+    lines = [f"[{spec.label}] {shlex.join(spec.argv)}"]
+    lines += [f"    {name}={_value(name, environment[name])}" for name in shown]
+    return "\n".join(lines)
+
+
+def _value(name: str, value: str) -> str:
+    # By name and not by the table: a mistyped name of a secret holds a secret too.
+    return "********" if "SECRET" in name and not name.endswith("_FILE") else value

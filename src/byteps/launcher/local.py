@@ -1,0 +1,102 @@
+"""Starts processes on this machine, and gathers what a plan needs to know of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from byteps.launcher.plan import LOOPBACK, Facts, ProcessSpec
+from byteps.launcher.reap import die_with
+
+__all__ = ["StartError", "facts", "listen", "open_standard_fds", "start", "stdin_is_ours"]
+
+COMMAND_NOT_EXECUTABLE = 126  # as a shell says it
+COMMAND_NOT_FOUND = 127
+
+
+class StartError(Exception):
+    """A process could not be started; ``code`` is the exit code that a shell would use."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def listen() -> socket.socket:
+    """The scheduler's listening socket; bound here and inherited, so nobody can take the port in between."""
+    return socket.create_server((LOOPBACK, 0), backlog=1024)
+
+
+def facts(listener: socket.socket) -> Facts:
+    """What a plan for this machine needs; job id and secret are new every time."""
+    return Facts(
+        python=sys.executable,
+        root_port=str(listener.getsockname()[1]),
+        listen_fd=str(listener.fileno()),
+        job_id=secrets.token_hex(8),
+        secret=secrets.token_hex(32),
+    )
+
+
+def open_standard_fds() -> None:
+    """Let descriptors 0 to 2 exist: else the next pipe or socket would take their place, and our output."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:  # opening gives the lowest free number, which is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def stdin_is_ours() -> bool:
+    """Whether a child may read our standard input: it is open, and not a terminal that someone else is using.
+
+    To be asked before the session changes: a background job must not steal what is typed at the shell.
+    """
+    try:
+        return not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def start(
+    spec: ProcessSpec, inherited: Mapping[str, str], *, stdin: bool, out: int | None, err: int | None
+) -> int:
+    """Start a process in a session of its own and return its pid; the caller collects it.
+
+    ``out`` and ``err`` are descriptors for its output (None: as ours). Must be called from a process with one
+    thread: the child runs a little Python between fork and exec, to ask the kernel to die with us. A wrapper
+    program would be safe with threads too, but would cost an interpreter start for every process of a job.
+    """
+    parent = os.getpid()
+    try:
+        process = subprocess.Popen(
+            spec.argv,
+            env=spec.environment(inherited),
+            stdin=None if stdin and spec.stdin else subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            pass_fds=spec.fds,
+            start_new_session=True,  # its whole group can be signalled, and Ctrl-C does not reach it twice
+            preexec_fn=lambda: die_with(parent),
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise _start_error(spec, error) from None
+    process.returncode = 0  # it is collected by pid, together with orphans; this object must not wait for it
+    return process.pid
+
+
+def _start_error(spec: ProcessSpec, error: Exception) -> StartError:
+    command = spec.argv[0]
+    number = error.errno if isinstance(error, OSError) else 0
+    if number == errno.ENOENT:
+        text = f"command not found: {command!r}; check its spelling and PATH"
+        return StartError(f"{spec.label}: {text}", COMMAND_NOT_FOUND)
+    if number in (errno.EACCES, errno.ENOEXEC):
+        text = f"{command!r} is not a program that can be run; is it executable, does it begin with #! ?"
+        return StartError(f"{spec.label}: {text}", COMMAND_NOT_EXECUTABLE)
+    return StartError(f"{spec.label}: {command!r} could not be started: {error}", COMMAND_NOT_EXECUTABLE)

@@ -1,0 +1,209 @@
+"""The event loop around the processes of a job: starts them, passes signals on, and ends what must end.
+
+One thread and one selector: output, exits, signals and deadlines are all events, and nothing polls. What to
+do about an event is decided in ``ending``; output is moved by ``display``.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from byteps.launcher import ending, local, reap
+from byteps.launcher.display import Display
+from byteps.launcher.ending import Phase
+from byteps.launcher.guard import PASSED_ON, heeded
+from byteps.launcher.plan import ProcessSpec
+
+__all__ = ["run"]
+
+_SWEEP_S = 1.0
+
+
+def run(
+    specs: Sequence[ProcessSpec],
+    environ: Mapping[str, str],
+    *,
+    stdin: bool = True,
+    front_gone: int | None = None,
+    times: ending.Times | None = None,
+) -> int:
+    """Start the processes, wait for their end, and return the exit code of the job.
+
+    The output of a single process is left alone; that of several is labelled. ``front_gone`` becomes readable
+    when everything must be killed. It takes over the signals and all children of this process, which should
+    do nothing else and must have one thread (see ``guard.guarded``).
+    """
+    return _Supervisor(specs, environ, stdin, front_gone, times or ending.Times()).run()
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        specs: Sequence[ProcessSpec],
+        environ: Mapping[str, str],
+        stdin: bool,
+        front_gone: int | None,
+        times: ending.Times,
+    ) -> None:
+        self._specs = specs
+        self._environ = environ
+        self._stdin = stdin
+        self._times = times
+        self._labelled = len(specs) > 1
+        self._begun = time.monotonic()
+        self._names = [spec.label for spec in specs]
+        self._workers = [place for place, spec in enumerate(specs) if spec.role == "worker"]
+        self._state = ending.begin(self._names, self._workers, ())
+        self._pids: dict[int, int] = {}  # of running processes
+        self._pidfds: dict[int, int] = {}
+        self._failed: dict[int, int] = {}  # codes other than 0, in the order of the ends
+        self._not_started = False
+        self._alone = False  # whoever started this job is gone
+        self._selector = selectors.DefaultSelector()
+        order = sorted(range(len(specs)), key=lambda place: (specs[place].role != "worker", place))
+        self._display = Display(self._names, order, environ, self._selector, self._hung_up)
+        if front_gone is not None:
+            self._selector.register(front_gone, selectors.EVENT_READ, lambda: self._abandoned(front_gone))
+
+    # ---- life of a job
+
+    def run(self) -> int:
+        reap.become_subreaper()
+        self._take_signals()
+        self._start_all()
+        while self._state.phase is not Phase.DONE:
+            deadline = self._state.deadline
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            for key, _ in self._selector.select(timeout):
+                key.data()
+            self._handle(ending.Tick())
+        left = reap.sweep(_SWEEP_S)
+        if self._alone:
+            return 1  # to no one; waiting for a reader of the output would leave this process behind
+        self._display.drain()
+        if left:
+            self._display.note(f"processes that the kernel would not end: {', '.join(map(str, left))}")
+        self._summary()
+        for number in heeded():
+            signal.signal(number, signal.SIG_DFL)  # a reader that never reads must not make us immortal
+        self._display.finish()
+        return ending.exit_code(self._state)
+
+    def _start_all(self) -> None:
+        error: local.StartError | None = None
+        for place, spec in enumerate(self._specs):
+            try:
+                self._pids[place] = self._start(place, spec)
+            except local.StartError as failure:
+                error = failure
+                break
+            self._watch_exit(place)
+        self._state = ending.begin(self._names, self._workers, self._pids)
+        if error is not None:
+            self._not_started = True
+            self._display.note(str(error))
+            self._handle(ending.NotStarted(len(self._pids), error.code))
+
+    def _start(self, place: int, spec: ProcessSpec) -> int:
+        pipes = self._display.open(place) if self._labelled else None
+        out, err = pipes or (None, None)
+        try:
+            return local.start(spec, self._environ, stdin=self._stdin, out=out, err=err)
+        finally:
+            for fd in (*(pipes or ()), *spec.fds):  # ours would keep a pipe or a port open after its end
+                os.close(fd)
+
+    def _watch_exit(self, place: int) -> None:
+        # The kernel reports these in the order of the ends, so of two failures it is known which came first.
+        # Kernels before 5.3 have none of them: there SIGCHLD has to do.
+        try:
+            self._pidfds[place] = fd = os.pidfd_open(self._pids[place])
+        except OSError:
+            return
+        self._selector.register(fd, selectors.EVENT_READ, lambda: self._collect(place))
+
+    def _summary(self) -> None:
+        state, elapsed = self._state, f"{time.monotonic() - self._begun:.1f} s"
+        if state.first is not None:
+            place, code = state.first
+            end = "could not be started" if self._not_started else ending.how(code)
+            self._display.repeat(place, self._names[place])
+            also = [f"{self._names[k]} {ending.how(self._failed[k])}" for k in self._failed if k != place]
+            after = f"; after it, {', '.join(also)}" if also else ""
+            self._display.note(f"failed after {elapsed}: {self._names[place]} {end}{after}")
+        elif state.signal:
+            self._display.note(f"ended by {signal.Signals(state.signal).name} after {elapsed}")
+        elif self._labelled:
+            roles = Counter(spec.role for spec in self._specs)
+            members = ", ".join(f"{n} {role}{'s' * (n > 1)}" for role, n in roles.items())
+            self._display.note(f"done in {elapsed}: {members}")
+
+    # ---- events
+
+    def _handle(self, event: ending.Event) -> None:
+        before = self._state.phase
+        self._state, send, reason = ending.step(time.monotonic(), self._state, event, self._times)
+        if reason and (self._labelled or before > Phase.RUNNING):  # a command alone knows what it got
+            self._display.note(reason)
+        if send is not None:
+            self._signal(send.number, send.processes)
+
+    def _signal(self, number: int, places: Iterable[int]) -> None:
+        for place in places:
+            try:
+                os.killpg(self._pids[place], number)
+            except (ProcessLookupError, PermissionError):  # it has just ended, or changed its user
+                pass
+
+    def _collect(self, place: int) -> None:
+        process, status = os.waitpid(self._pids[place], os.WNOHANG)
+        if not process:
+            return
+        del self._pids[place]
+        if place in self._pidfds:
+            fd = self._pidfds.pop(place)
+            self._selector.unregister(fd)
+            os.close(fd)
+        code = reap.shell_code(status)
+        if code and self._state.phase < Phase.TERMINATING:  # later it is our doing
+            self._failed[place] = code
+        self._handle(ending.Ended(place, code))
+
+    def _take_signals(self) -> None:
+        """Turn signals into bytes on a descriptor of the selector; those that waited are not lost."""
+        numbers = [*heeded(), signal.SIGCHLD]
+        self._signals, wakeup = os.pipe()
+        for fd in (self._signals, wakeup):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, lambda *_: None)
+        self._selector.register(self._signals, selectors.EVENT_READ, self._signalled)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+    def _signalled(self) -> None:
+        for number in os.read(self._signals, 4096):
+            if number == signal.SIGCHLD:
+                for place in [place for place in self._pids if place not in self._pidfds]:
+                    self._collect(place)
+                reap.reap_orphans(self._pids.values())
+            elif number == signal.SIGTSTP:
+                self._signal(signal.SIGSTOP, list(self._pids))
+                os.kill(os.getpid(), signal.SIGSTOP)  # here until the front continues us
+                self._signal(signal.SIGCONT, list(self._pids))
+            elif number in PASSED_ON:
+                self._handle(ending.Signalled(number))
+
+    def _hung_up(self) -> None:
+        if self._state.phase is Phase.RUNNING:
+            self._handle(ending.Signalled(signal.SIGPIPE))
+
+    def _abandoned(self, fd: int) -> None:
+        self._selector.unregister(fd)
+        self._alone = True
+        self._handle(ending.Abandoned())

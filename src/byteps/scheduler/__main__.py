@@ -1,0 +1,57 @@
+"""``python -m byteps.scheduler``: run the scheduler of the job that the environment describes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import sys
+
+from byteps.config import Config, load
+from byteps.control.address import BACKLOG, is_loopback, listen
+from byteps.control.channel import show_wire
+from byteps.errors import BytePSError
+from byteps.observe import logging
+from byteps.scheduler.service import Scheduler
+
+
+def listener(config: Config) -> socket.socket:
+    """The inherited socket if the launcher made one, else DMLC_PS_ROOT_URI:DMLC_PS_ROOT_PORT."""
+    if config.listen_fd is not None:
+        sock = socket.socket(fileno=config.listen_fd)
+        sock.listen(BACKLOG)
+        return sock
+    port = range(config.root_port, config.root_port + 1)
+    try:
+        return listen(config.root_uri, port, "DMLC_PS_ROOT_PORT")
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+        # The name others use for this machine may not be an address of it (a service in front, say).
+        logging.logger.info("%s is no address of this machine: listening on all", config.root_uri)
+        return listen("0.0.0.0", port, "DMLC_PS_ROOT_PORT")
+
+
+def main() -> int:
+    """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
+    try:
+        config = load()
+        logging.setup(config, "scheduler")
+        config.require_distributed()
+        show_wire(config.ps_verbose)
+        sock = listener(config)
+        if config.job_secret is None and not is_loopback(sock.getsockname()[0]):
+            logging.warn_once(
+                "no job secret is set, so anybody who reaches this port can join; set BYTEPS_JOB_SECRET"
+            )
+        end = asyncio.run(Scheduler(config, sock).run())
+    except (BytePSError, OSError) as error:
+        print(f"byteps scheduler: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    if end.code:
+        print(f"byteps scheduler: {end.error + ': ' if end.error else ''}{end.text}", file=sys.stderr)
+    return end.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

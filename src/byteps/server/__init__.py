@@ -1,0 +1,1 @@
+"""The server process around the native aggregator."""

@@ -1,0 +1,30 @@
+"""``python -m byteps.server``: run one server of the job that the environment describes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from byteps.config import load
+from byteps.control.channel import show_wire
+from byteps.errors import BytePSError
+from byteps.observe import logging
+from byteps.server.service import Interrupted, Server
+
+
+def main() -> int:
+    """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
+    try:
+        config = load()
+        logging.setup(config, "server")
+        config.require_distributed()
+        show_wire(config.ps_verbose)
+        asyncio.run(Server(config).run())
+    except (BytePSError, OSError) as error:
+        print(f"byteps server: {type(error).__name__}: {error}", file=sys.stderr)
+        return error.code if isinstance(error, Interrupted) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

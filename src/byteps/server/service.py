@@ -1,0 +1,243 @@
+"""The server process: registers, lets workers in, and hands their connections to the native aggregator.
+
+One asyncio loop. A new epoch gets a new aggregator. Whether a worker whose connection ended is lost or has
+merely left is the scheduler's to say: the server reports and waits for the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from typing import Any
+
+from byteps import _core
+from byteps.config import Config
+from byteps.control.address import bind_host, is_loopback, listen, own_address, text_of, wants_checksum
+from byteps.control.connection import Acceptor, credentials_of
+from byteps.control.hello import Hello, job_number
+from byteps.control.link import Link, join, registration
+from byteps.control.messages import (
+    Departed,
+    Failed,
+    Leave,
+    Lost,
+    Message,
+    Register,
+    Retire,
+    Shutdown,
+    View,
+)
+from byteps.errors import BytePSError, JoinError, PeerLostError, ProtocolError
+from byteps.observe.logging import log_native, logger, set_identity, warn_once
+
+VERDICT_S = 1.0  # a worker that leaves says so first, but its words take another way than its connections
+FAREWELL_S = 1.0
+MAX_EARLY = 4_096  # connections of an epoch whose View has not come yet
+
+
+class Server:
+    """One server of a job. ``run`` returns when the job is over."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._job = job_number(config.job_id)
+        self._shards = min(config.server_engine_thread, len(os.sched_getaffinity(0)))
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._link: Link | None = None
+        self._view: View | None = None
+        self._aggregator: _core.Aggregator | None = None
+        self._early: dict[tuple[int, int, int], socket.socket] = {}  # (epoch, rank, shard)
+        self._attached: set[tuple[int, int]] = set()  # (rank, shard) of this epoch
+        self._departed: set[int] = set()
+        self._accused: set[int] = set()
+
+    async def run(self) -> None:
+        """Serve until the scheduler says that all workers are done. Raises an error of ``byteps.errors``."""
+        loop = asyncio.get_running_loop()
+        serving = asyncio.ensure_future(self._serve())
+        stopped: asyncio.Future[int] = loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _set, stopped, number)
+        try:
+            both: set[asyncio.Future[Any]] = {serving, stopped}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done() and not serving.done():
+                name = signal.Signals(stopped.result()).name
+                if self._link is not None:  # the others learn the reason, and serving ends when they have
+                    self._link.leave(Leave(failed=True, reason=f"it got {name}"), FAREWELL_S)
+                    await asyncio.wait({serving}, timeout=FAREWELL_S)
+                raise Interrupted(stopped.result(), f"stopped by {name}")
+            serving.result()
+        finally:
+            serving.cancel()
+            await asyncio.wait({serving})
+            self._close()
+
+    async def _serve(self) -> None:
+        deadline = time.monotonic() + self._config.connect_timeout_s
+        self._link, view = await join(self._config, "server", self._register, deadline)
+        self._begin(view)
+        while True:
+            try:
+                message = await self._link.receive()
+            except (OSError, ProtocolError) as error:
+                host = self._config.root_uri
+                raise PeerLostError(
+                    f"the scheduler (host {host}) was lost: {error}", "scheduler", 0, host
+                ) from None
+            if isinstance(message, Shutdown):
+                return
+            self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        if isinstance(message, View):
+            self._begin(message)
+        elif isinstance(message, Departed):
+            self._departed.add(message.rank)
+            if self._aggregator is not None:
+                self._aggregator.depart(message.rank)
+        elif isinstance(message, Retire):
+            if self._aggregator is not None:
+                self._aggregator.retire(message.tensor_ids)
+        elif isinstance(message, Lost):
+            name = f"{message.role} {message.rank} (host {message.host})"
+            text = f"{name} was lost: {message.reason}"
+            raise PeerLostError(text, message.role, message.rank, message.host)
+        elif isinstance(message, Failed):
+            raise JoinError(message.text)
+
+    # Start-up
+
+    def _register(self, towards_scheduler: str) -> Register:
+        config = self._config
+        address = own_address(config.node_host, config.interface, towards_scheduler)
+        if self._listener is None:
+            host = bind_host(address, config.interface)
+            self._listener = listen(host, config.port, "DMLC_PORT")
+            if config.job_secret is None and not is_loopback(host):
+                warn_once(
+                    "no job secret is set, so anybody who reaches this server can push; set BYTEPS_JOB_SECRET"
+                )
+            acceptor = Acceptor(self._listener, credentials_of(config), self._admit, self._welcome)
+            self._accepting = asyncio.ensure_future(acceptor.run())
+        port = self._listener.getsockname()[1]
+        return registration(config, "server", address=address, port=port, shards=self._shards)
+
+    # Workers
+
+    def _admit(self, hello: Hello, epoch: int) -> str:
+        if hello.channel != "data" or hello.role != "worker":
+            return f"a {hello.channel!r} connection of a {hello.role!r} does not belong to a server"
+        if not 0 <= hello.shard < self._shards or not 0 <= hello.rank < 65_536:
+            return f"worker {hello.rank} asks for shard {hello.shard}, this server has {self._shards}"
+        current = 0 if self._view is None else self._view.epoch
+        if epoch < current:
+            return f"worker {hello.rank} comes from epoch {epoch}, the job is in epoch {current}"
+        if epoch == current and self._view is not None:
+            if hello.rank >= self._view.size:
+                return f"there is no worker {hello.rank} in this job of {self._view.size}"
+            if (hello.rank, hello.shard) in self._attached:
+                return f"worker {hello.rank} is already connected to shard {hello.shard}"
+        elif (epoch, hello.rank, hello.shard) in self._early or len(self._early) >= MAX_EARLY:
+            return (
+                f"worker {hello.rank} comes to shard {hello.shard} before its epoch, and its place is taken"
+            )
+        return ""
+
+    def _welcome(self, sock: socket.socket, hello: Hello, epoch: int) -> None:
+        # A worker may hear of the epoch before this server does: its connection waits here.
+        self._early[epoch, hello.rank, hello.shard] = sock
+        self._attach_early()
+
+    def _begin(self, view: View) -> None:
+        config = self._config
+        self._end_epoch()
+        self._view = view
+        set_identity("server", view.rank)
+        self._aggregator = _core.Aggregator(
+            self._job,
+            view.epoch,
+            self._shards,
+            [str(worker) for worker in view.workers()],
+            deterministic=config.deterministic,
+            scheduled=config.server_enable_schedule,
+            asynchronous=config.enable_async,
+            stall_warn_s=config.stall_warn_s,
+            verbose=config.ps_verbose,
+            key_log=config.ps_key_log,
+            debug=config.server_debug,
+            debug_key=config.server_debug_key,
+            sample=config.debug_sample_tensor,
+        )
+        asyncio.get_running_loop().add_reader(self._aggregator.fileno(), self._events)
+        self._attach_early()
+
+    def _attach_early(self) -> None:
+        if self._view is None or self._aggregator is None:
+            return
+        for key in [key for key in self._early if key[0] <= self._view.epoch]:
+            epoch, rank, shard = key
+            sock = self._early.pop(key)
+            if epoch < self._view.epoch or rank >= self._view.size or (rank, shard) in self._attached:
+                logger.warning("closed the connection from %s: it has no place", text_of(sock.getpeername()))
+                sock.close()
+                continue
+            checksum = wants_checksum(self._config.checksum, sock)
+            self._attached.add((rank, shard))
+            self._aggregator.attach(shard, rank, sock.detach(), checksum)
+
+    # Events of the aggregator
+
+    def _events(self) -> None:
+        for kind, number, text in self._aggregator.events() if self._aggregator is not None else []:
+            if kind == "log":
+                log_native(number, text)
+            elif number not in self._departed and number not in self._accused and self._view is not None:
+                if kind == "violation":
+                    logger.error("%s broke the protocol: %s", self._view.workers()[number], text)
+                self._accused.add(number)
+                epoch = self._view.epoch
+                asyncio.get_running_loop().call_later(VERDICT_S, self._accuse, epoch, number, text)
+
+    def _accuse(self, epoch: int, rank: int, reason: str) -> None:
+        if self._view is None or self._view.epoch != epoch or rank in self._departed or self._link is None:
+            return
+        host = self._view.workers()[rank].host
+        self._link.send(Lost("worker", rank, host, reason[:1_000]))
+
+    # The end
+
+    def _end_epoch(self) -> None:
+        aggregator, self._aggregator = self._aggregator, None
+        if aggregator is not None:
+            asyncio.get_running_loop().remove_reader(aggregator.fileno())
+            aggregator.close()
+        self._attached.clear()
+        self._departed.clear()
+        self._accused.clear()
+
+    def _close(self) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+        if self._link is not None:
+            self._link.close()
+        self._end_epoch()
+        for sock in self._early.values():
+            sock.close()
+
+
+def _set(future: asyncio.Future[int], value: int) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+class Interrupted(BytePSError):
+    """A signal ended this process."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(text)
+        self.code = 128 + number

@@ -1,0 +1,74 @@
+"""Many small tensors, all started at once: the cost of an operation that need not wait for its answer."""
+
+from __future__ import annotations
+
+from byteps.tools.bench import report
+from byteps.tools.bench.bound import max_streams
+from byteps.tools.bench.cluster import Cluster
+from byteps.tools.bench.members import Message
+from byteps.tools.bench.options import Options
+from byteps.tools.bench.plot import draw_bars
+from byteps.tools.bench.push_pull_sizes import Tuned, cluster_name, find_shape, ratio_of
+from byteps.tools.bench.report import Series
+from byteps.tools.bench.screen import progress, say, table
+from byteps.tools.bench.stats import Goal, Verdict, judge, orders
+from byteps.tools.bench.units import format_bytes, format_time
+
+__all__ = ["run"]
+
+WORKERS, SERVERS = 2, 1
+TENSOR_BYTES = 4096
+GOAL_TIMES_GLOO = 10.0
+
+
+def run(options: Options) -> list[Verdict]:
+    """Measure, print and write; the verdict on the goal."""
+    subject = f"{options.tensors:,} tensors of {format_bytes(TENSOR_BYTES)}, {cluster_name(WORKERS, SERVERS)}"
+    nbytes = options.tensors * TENSOR_BYTES
+    tuning: list[Tuned] = []
+    with Cluster(WORKERS, SERVERS, options.peers, max_streams()) as cluster:
+        series = {peer: _series(peer, nbytes, options.tensors) for peer in cluster.peers}
+        shape = find_shape(cluster, nbytes, options.bound_shape, tuning) if "bound" in series else None
+
+        def measure(peer: str) -> float:
+            if peer == "bound":  # it has no tensors: the same bytes in one piece
+                return cluster.measure("bound", nbytes, 1, shape)
+            sizes = [TENSOR_BYTES] * options.tensors
+            request: Message = {"do": "measure-many", "peer": peer, "set": "bench.many", "sizes": sizes}
+            return cluster.ask_workers(request)
+
+        for peer in cluster.peers:
+            measure(peer)  # declares tensors, warms caches; not counted
+        with progress(subject, options.repeats * len(series)) as step:
+            for repetition, order in enumerate(orders(cluster.peers, options.repeats)):
+                for peer in order:
+                    step(f"{repetition + 1} of {options.repeats}, {peer}")
+                    series[peer].samples_s.append(measure(peer))
+        cluster.leave()
+    everything = list(series.values())
+    verdict = judge(
+        Goal(subject, "{:.1f} times as fast as Gloo", GOAL_TIMES_GLOO), ratio_of(everything, "gloo")
+    )
+    table(subject, ["peer", "all of them", "quartiles", "each"], [_row(one) for one in everything])
+    path = options.output / "push-pull-many.json"
+    report.write(path, "push-pull-many", options.settings(), everything, [verdict], {"bound_tuning": tuning})
+    picture = draw_bars(path.with_suffix(".png"), subject, everything)
+    say(f"all samples: {path}" + (f", plot: {picture}" if picture else ""))
+    return [verdict]
+
+
+def _series(peer: str, nbytes: int, tensors: int) -> Series:
+    one_piece = {"note": "the same bytes in one piece"} if peer == "bound" else {}
+    return Series(
+        peer, WORKERS, 0 if peer == "gloo" else SERVERS, nbytes, inner=1, tensors=tensors, notes=one_piece
+    )
+
+
+def _row(one: Series) -> list[str]:
+    summary = one.summary()
+    return [
+        one.peer + (" (one piece)" if one.notes else ""),
+        format_time(summary.median),
+        f"{format_time(summary.q1)} to {format_time(summary.q3)}",
+        format_time(summary.median / one.tensors),
+    ]

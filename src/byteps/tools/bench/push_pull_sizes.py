@@ -1,0 +1,149 @@
+"""One tensor of each size, summed by each peer in turn, in clusters of each shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from byteps.tools.bench import exact, report
+from byteps.tools.bench.bound import Shape, candidates, choose, max_streams
+from byteps.tools.bench.cluster import Cluster
+from byteps.tools.bench.options import Options
+from byteps.tools.bench.plot import draw_sizes
+from byteps.tools.bench.report import Series
+from byteps.tools.bench.screen import progress, say, table
+from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge, orders, speed_ratio
+from byteps.tools.bench.units import format_bytes, format_count, format_time
+
+__all__ = ["cluster_name", "find_shape", "ratio_of", "rounds_per_sample", "run"]
+
+GOAL_BYTES = 64 * 1024**2
+GOAL_OF_BOUND = 0.9
+
+Tuned = dict[str, Any]
+
+
+def run(options: Options) -> list[Verdict]:
+    """Measure, print and write; the verdicts on the goals."""
+    panels: dict[str, list[Series]] = {}
+    tuning: list[Tuned] = []
+    for servers in options.servers:
+        for workers in options.workers:
+            title = cluster_name(workers, servers)
+            with Cluster(workers, servers, options.peers, max_streams()) as cluster:
+                shapes = {}
+                if "bound" in cluster.peers:
+                    with progress(f"{title}: shape of the bound", len(options.sizes)) as step:
+                        for nbytes in options.sizes:
+                            step(format_bytes(nbytes))
+                            shapes[nbytes] = find_shape(cluster, nbytes, options.bound_shape, tuning)
+                panels[title] = _measure(cluster, options, shapes, title)
+                cluster.leave()
+            table(f"push-pull, {title}", *_rows(panels[title], cluster.peers, options.peers))
+    everything = [one for series in panels.values() for one in series]
+    verdicts = _verdicts(everything)
+    path = options.output / "push-pull.json"
+    report.write(path, "push-pull", options.settings(), everything, verdicts, {"bound_tuning": tuning})
+    picture = draw_sizes(path.with_suffix(".png"), panels)
+    say(f"all samples: {path}" + (f", plot: {picture}" if picture else ""))
+    return verdicts
+
+
+def cluster_name(workers: int, servers: int) -> str:
+    return f"{format_count(workers, 'worker')} + {format_count(servers, 'server')}"
+
+
+def rounds_per_sample(nbytes: int, workers: int) -> int:
+    """Enough rounds in a row that a sample is well above what a clock and a wake-up cost."""
+    wanted = max(2, min(50, 128 * 1024**2 // nbytes))
+    return min(wanted, exact.rounds_that_fit(workers) - 1)
+
+
+def find_shape(cluster: Cluster, nbytes: int, fixed: Shape | None, tuning: list[Tuned]) -> Shape:
+    """The fastest shape of the bound for this size here and now; what was tried is added to ``tuning``."""
+    shapes = candidates(nbytes, max_streams())
+    if fixed is not None and len(shapes) > 1:
+        shapes = [fixed]
+    inner = max(1, rounds_per_sample(nbytes, cluster.workers) // 4)
+    shape, times = choose(shapes, lambda each: cluster.measure("bound", nbytes, inner, each))
+    tuning.append(
+        {
+            "workers": cluster.workers,
+            "servers": cluster.servers,
+            "nbytes": nbytes,
+            "chosen": vars(shape),
+            "tried": [{**vars(each), "samples_s": samples} for each, samples in times.items()],
+        }
+    )
+    return shape
+
+
+def _measure(cluster: Cluster, options: Options, shapes: dict[int, Shape], title: str) -> list[Series]:
+    series = {
+        (nbytes, peer): Series(
+            peer,
+            cluster.workers,
+            cluster.servers if peer != "gloo" else 0,
+            nbytes,
+            rounds_per_sample(nbytes, cluster.workers),
+            notes=vars(shapes[nbytes]) if peer == "bound" else {},
+        )
+        for nbytes in options.sizes
+        for peer in cluster.peers
+    }
+    for one in series.values():  # declares tensors, warms caches and connections; not counted
+        cluster.measure(one.peer, one.nbytes, 1, shapes.get(one.nbytes))
+    with progress(title, options.repeats * len(series)) as step:
+        for repetition, order in enumerate(orders(cluster.peers, options.repeats)):
+            for nbytes in options.sizes:
+                for peer in order:
+                    one = series[nbytes, peer]
+                    step(f"{repetition + 1} of {options.repeats}, {format_bytes(nbytes)}, {peer}")
+                    one.samples_s.append(cluster.measure(peer, nbytes, one.inner, shapes.get(nbytes)))
+    return list(series.values())
+
+
+def ratio_of(series: Sequence[Series], peer: str, **where: int) -> Ratio | None:
+    """How many times as fast as ``peer`` we are in one setting; None when one of both was not measured."""
+    found = {
+        one.peer: one.samples_s
+        for one in series
+        if one.samples_s and all(getattr(one, name) == value for name, value in where.items())
+    }
+    return speed_ratio(found["byteps"], found[peer]) if "byteps" in found and peer in found else None
+
+
+def _rows(
+    series: Sequence[Series], present: Sequence[str], asked: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    others = [peer for peer in asked if peer != "byteps"]
+    compared = others if "byteps" in asked else []
+    header = ["size", *asked, *(f"byteps / {peer}" for peer in compared)]
+    rows = []
+    for nbytes in dict.fromkeys(one.nbytes for one in series):
+        cells = {one.peer: _cell(one) for one in series if one.nbytes == nbytes}
+        ratios = [ratio_of(series, peer, nbytes=nbytes) for peer in compared]
+        rows.append(
+            [format_bytes(nbytes)]
+            + [cells.get(peer, "n/a") for peer in asked]
+            + [f"{ratio.value:.2f} [{ratio.q1:.2f} {ratio.q3:.2f}]" if ratio else "n/a" for ratio in ratios]
+        )
+    return header, rows
+
+
+def _cell(one: Series) -> str:
+    summary = one.summary()
+    spread = (summary.q3 - summary.q1) / 2 / summary.median
+    return f"{format_time(summary.median)} ±{spread:.0%} {one.algorithm_bytes_per_s() / 1e9:.2f} GB/s"
+
+
+def _verdicts(series: Sequence[Series]) -> list[Verdict]:
+    verdicts = []
+    for workers, servers in dict.fromkeys(
+        (one.workers, one.servers) for one in series if one.peer == "byteps"
+    ):
+        if any(one.nbytes == GOAL_BYTES for one in series):
+            subject = f"{format_bytes(GOAL_BYTES)}, {cluster_name(workers, servers)}"
+            ratio = ratio_of(series, "bound", workers=workers, servers=servers, nbytes=GOAL_BYTES)
+            verdicts.append(judge(Goal(subject, "{:.2f} of the bound", GOAL_OF_BOUND), ratio))
+    return verdicts

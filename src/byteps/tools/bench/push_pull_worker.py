@@ -1,0 +1,111 @@
+"""A worker of the push-pull benchmark: holds every peer ready at once and runs one of them when told.
+
+A measurement fills the tensors with exactly summable numbers, runs one round that is not timed (it also
+aligns the workers), then the timed rounds, then checks the sums. Peers share the tensors, so that none has
+luckier memory. Times are of the machine's monotonic clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import torch
+
+from byteps.tools.bench import exact
+from byteps.tools.bench.member import Message, serve
+from byteps.tools.bench.peers import Bound, Byteps, Gloo, Peer
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self.rank = 0
+        self.workers = 1
+        self.peers: dict[str, Peer] = {}
+        self.tensors: dict[int, torch.Tensor] = {}  # by bytes
+        self.sets: dict[str, dict[str, torch.Tensor]] = {}
+
+    def setup(self, request: Message) -> Message:
+        torch.set_num_threads(1)
+        self.rank, self.workers = request["rank"], request["workers"]
+        if "byteps" in request["peers"]:
+            self.peers["byteps"] = Byteps()
+        if "gloo" in request["peers"]:
+            self.peers["gloo"] = Gloo(request["store"], self.rank, self.workers)
+        if "bound" in request["peers"]:
+            self.peers["bound"] = Bound(request["fds"])
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # a collection in the middle of a sample would be charged to one peer
+        return {}
+
+    def measure(self, request: Message) -> Message:
+        """One sample of one peer on one tensor."""
+        nbytes, inner = request["nbytes"], request["inner"]
+        if nbytes not in self.tensors:
+            self.tensors[nbytes] = torch.empty(nbytes // 4)
+        tensor = self.tensors[nbytes]
+        peer = self.peers[request["peer"]]
+        exact.fill(tensor.numpy(), self.rank)
+        peer.rounds(tensor, 1, request)
+        start = time.monotonic_ns()
+        peer.rounds(tensor, inner, request)
+        end = time.monotonic_ns()
+        exact.check(tensor.numpy(), self.workers, rounds=1 + inner)
+        return {"start_ns": start, "end_ns": end}
+
+    def measure_many(self, request: Message) -> Message:
+        """One sample of one peer on a set of tensors, all started before the first one is waited for."""
+        tensors, peer = self._set(request), self.peers[request["peer"]]
+        peer.prepare(tensors)
+        peer.many(tensors)
+        start = time.monotonic_ns()
+        peer.many(tensors)
+        end = time.monotonic_ns()
+        for tensor in tensors.values():
+            exact.check(tensor.numpy(), self.workers, rounds=2)
+        return {"start_ns": start, "end_ns": end}
+
+    def repeat_many(self, request: Message) -> Message:
+        """Rounds of a set of tensors in pieces that stay finite: what server memory is watched over."""
+        peer, left = self.peers[request["peer"]], request["rounds"]
+        while left > 0:
+            rounds = min(left, exact.rounds_that_fit(self.workers))
+            tensors = self._set(request)
+            peer.prepare(tensors)
+            for _ in range(rounds):
+                peer.many(tensors)
+            for tensor in tensors.values():
+                exact.check(tensor.numpy(), self.workers, rounds)
+            left -= rounds
+        return {}
+
+    def _set(self, request: Message) -> dict[str, torch.Tensor]:
+        name = request["set"]
+        if name not in self.sets:
+            sizes = enumerate(request["sizes"])
+            self.sets[name] = {f"{name}.{index}": torch.empty(nbytes // 4) for index, nbytes in sizes}
+        for tensor in self.sets[name].values():
+            exact.fill(tensor.numpy(), self.rank)
+        return self.sets[name]
+
+    def leave(self) -> None:
+        for peer in self.peers.values():
+            peer.leave()
+
+
+def main() -> None:
+    worker = _Worker()
+    serve(
+        {
+            "setup": worker.setup,
+            "measure": worker.measure,
+            "measure-many": worker.measure_many,
+            "repeat-many": worker.repeat_many,
+        }
+    )
+    worker.leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Medians, spread, ratios and goals of a benchmark: pure functions over lists of samples.
+
+Noise on a shared machine is one-sided and comes in bursts, so a median of interleaved repetitions stands for
+each side, quartiles show the spread, and a ratio is also formed repetition by repetition: what disturbed
+one repetition disturbed both sides of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Goal", "Ratio", "Summary", "Verdict", "judge", "orders", "quantile", "speed_ratio", "summarize"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a list of samples comes down to."""
+
+    count: int
+    median: float
+    q1: float
+    q3: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How fast one side is as a multiple of the other: value of the medians, quartiles of the pairs."""
+
+    value: float
+    q1: float
+    q3: float
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A number to reach. ``text`` is printed with the actual value in place of ``{}``."""
+
+    subject: str
+    text: str
+    target: float
+    at_most: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a goal. ``clear`` is false when the target lies inside the quartiles of the pairs."""
+
+    goal: Goal
+    actual: float | None
+    q1: float | None = None
+    q3: float | None = None
+
+    @property
+    def reached(self) -> bool:
+        if self.actual is None:
+            return False
+        return self.actual <= self.goal.target if self.goal.at_most else self.actual >= self.goal.target
+
+    @property
+    def clear(self) -> bool:
+        if self.q1 is None or self.q3 is None:
+            return True
+        return not self.q1 <= self.goal.target <= self.q3
+
+    def line(self) -> str:
+        """The line people read: subject, actual value, goal, outcome.
+
+        >>> Verdict(Goal("64 MB, 2 workers + 1 server", "{:.2f} of the bound", 0.9), 0.93).line()
+        '64 MB, 2 workers + 1 server: 0.93 of the bound (goal 0.9): reached'
+        """
+        limit = f"goal {'at most ' if self.goal.at_most else ''}{self.goal.target:g}"
+        if self.actual is None:
+            return f"{self.goal.subject}: not measured ({limit})"
+        outcome = "reached" if self.reached else "not reached"
+        if not self.clear:
+            outcome += f", but within the noise (quartiles {self.q1:.3g} to {self.q3:.3g})"
+        return f"{self.goal.subject}: {self.goal.text.format(self.actual)} ({limit}): {outcome}"
+
+
+def quantile(samples: Sequence[float], fraction: float) -> float:
+    """Linear interpolation between the two nearest samples.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5)
+    2.5
+    """
+    if not samples:
+        raise ValueError("quantile of no samples")
+    ordered = sorted(samples)
+    position = fraction * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def summarize(samples: Sequence[float]) -> Summary:
+    return Summary(
+        count=len(samples),
+        median=quantile(samples, 0.5),
+        q1=quantile(samples, 0.25),
+        q3=quantile(samples, 0.75),
+        low=min(samples),
+        high=max(samples),
+    )
+
+
+def speed_ratio(ours_s: Sequence[float], theirs_s: Sequence[float]) -> Ratio:
+    """How many times as fast we are, from times of the same repetitions: 2.0 means half of their time.
+
+    >>> speed_ratio([1.0, 1.0, 1.0], [2.0, 2.0, 4.0]).value
+    2.0
+    """
+    if len(ours_s) != len(theirs_s):
+        raise ValueError(f"paired samples expected, got {len(ours_s)} and {len(theirs_s)}")
+    pairs = [theirs / ours for ours, theirs in zip(ours_s, theirs_s, strict=True)]
+    return Ratio(
+        quantile(theirs_s, 0.5) / quantile(ours_s, 0.5), quantile(pairs, 0.25), quantile(pairs, 0.75)
+    )
+
+
+def judge(goal: Goal, ratio: Ratio | None) -> Verdict:
+    return Verdict(goal, None) if ratio is None else Verdict(goal, ratio.value, ratio.q1, ratio.q3)
+
+
+def orders(peers: Sequence[str], repeats: int, seed: int = 1) -> list[list[str]]:
+    """The order of the peers in each repetition: shuffled, so that none always follows the same one."""
+    source = random.Random(seed)
+    return [source.sample(list(peers), len(peers)) for _ in range(repeats)]

@@ -1,0 +1,67 @@
+"""The verbs of ``byteps`` on PyTorch tensors, and what training with PyTorch needs besides.
+
+    import byteps.torch as bps
+
+    bps.init()
+    bps.broadcast_parameters(model.state_dict(), root_rank=0)
+    handle = bps.push_pull_async_inplace(p.grad, name="Gradient.weight")
+    bps.synchronize(handle)
+
+Pure Python over addresses: nothing here is compiled against PyTorch.
+"""
+
+from __future__ import annotations
+
+from byteps import (
+    Handle,
+    barrier,
+    counters,
+    get_pushpull_speed,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    poll,
+    rank,
+    resume,
+    shutdown,
+    size,
+    suspend,
+    synchronize,
+)
+from byteps.torch.ops import (
+    broadcast,
+    broadcast_async,
+    declare,
+    push_pull,
+    push_pull_async,
+    push_pull_async_inplace,
+    push_pull_inplace,
+)
+from byteps.torch.parameters import broadcast_parameters
+
+__all__ = [
+    "Handle",
+    "barrier",
+    "broadcast",
+    "broadcast_async",
+    "broadcast_parameters",
+    "counters",
+    "declare",
+    "get_pushpull_speed",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "poll",
+    "push_pull",
+    "push_pull_async",
+    "push_pull_async_inplace",
+    "push_pull_inplace",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "suspend",
+    "synchronize",
+]

@@ -1,0 +1,178 @@
+"""The operations of ``byteps.torch``: the verbs of ``byteps`` on CPU tensors, by address, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from byteps import dtypes
+from byteps.errors import UnsupportedTensorError
+from byteps.worker import current, tensors
+from byteps.worker.handle import Handle
+from byteps.worker.interface import Spec
+from byteps.worker.session import Session
+from byteps.worker.tensors import codec_of
+from torch import Tensor
+
+__all__ = [
+    "broadcast",
+    "broadcast_async",
+    "declare",
+    "push_pull",
+    "push_pull_async",
+    "push_pull_async_inplace",
+    "push_pull_inplace",
+]
+
+NUMBERS: dict[torch.dtype, int] = {getattr(torch, name): number for number, name in enumerate(dtypes.NAMES)}
+_STRIDED = torch.strided
+
+
+def declare(
+    name: str | Mapping[str, Tensor],
+    tensor: Tensor | None = None,
+    compression_params: Mapping[str, object] | None = None,
+) -> None:
+    """Declare tensors ahead of their first use, with one message for all: see ``byteps.declare``.
+
+    bps.declare({name: p for name, p in model.named_parameters()})
+    """
+    session = current.required("declare")
+    codec = codec_of(compression_params)
+    given = {name: tensor} if isinstance(name, str) else name
+    session.declare(
+        Spec(each, number(value, "declare", each), tuple(value.shape), codec)
+        for each, value in given.items()
+        if value is not None
+    )
+
+
+def push_pull_async(
+    tensor: Tensor,
+    average: bool = True,
+    name: str | None = None,
+    priority: int = 0,
+    compression_params: Mapping[str, object] | None = None,
+) -> Handle[Tensor]:
+    """Start a push-pull; ``synchronize(handle)`` gives a new tensor. Do not change the argument before."""
+    session = current.session or current.required("push_pull")
+    dtype = number(tensor, "push_pull", name)
+    declared = _declared(session, tensor, dtype, name, compression_params)
+    source = tensor if _is_plain(tensor) else _plain_copy(tensor)
+    result = torch.empty_like(source, requires_grad=False)
+    return session.push_pull(
+        declared, source.data_ptr(), result.data_ptr(), average, priority, (source, result), result
+    )
+
+
+def push_pull_async_inplace(
+    tensor: Tensor,
+    average: bool = True,
+    name: str | None = None,
+    priority: int = 0,
+    compression_params: Mapping[str, object] | None = None,
+) -> Handle[Tensor]:
+    """Start a push-pull whose result replaces the tensor; do not touch it before ``synchronize(handle)``.
+
+    A tensor that is not contiguous is updated by ``synchronize``, any other by the network itself.
+    """
+    session = current.session or current.required("push_pull")
+    dtype = number(tensor, "push_pull", name)
+    declared = _declared(session, tensor, dtype, name, compression_params)
+    memory, finish = _memory(tensor)
+    address = memory.data_ptr()
+    return session.push_pull(declared, address, address, average, priority, memory, tensor, finish)
+
+
+def push_pull(
+    tensor: Tensor,
+    average: bool = True,
+    name: str | None = None,
+    priority: int = 0,
+    compression_params: Mapping[str, object] | None = None,
+) -> Tensor:
+    """The average (or the sum) of every rank's ``tensor``, as a new tensor: see ``byteps.push_pull``."""
+    return push_pull_async(tensor, average, name, priority, compression_params).wait()
+
+
+def push_pull_inplace(
+    tensor: Tensor,
+    average: bool = True,
+    name: str | None = None,
+    priority: int = 0,
+    compression_params: Mapping[str, object] | None = None,
+) -> Tensor:
+    """Replace ``tensor`` by the average (or the sum) over all ranks, and return it."""
+    return push_pull_async_inplace(tensor, average, name, priority, compression_params).wait()
+
+
+def broadcast_async(
+    tensor: Tensor, root_rank: int, name: str | None = None, priority: int = 0
+) -> Handle[Tensor]:
+    """Start a broadcast in place; ``synchronize(handle)`` gives the tensor."""
+    session = current.session or current.required("broadcast")
+    dtype = number(tensor, "broadcast", name)
+    declared = _declared(session, tensor, dtype, name, None, "broadcast")
+    memory, finish = _memory(tensor)
+    return session.broadcast(declared, memory.data_ptr(), root_rank, priority, memory, tensor, finish)
+
+
+def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor:
+    """Write the exact bits of the root's tensor into ``tensor`` on every rank, and return it."""
+    return broadcast_async(tensor, root_rank, name).wait()
+
+
+def number(tensor: Tensor, verb: str, name: str | None) -> int:
+    """The wire's number of the tensor's dtype; refuses, with the reason, what cannot be sent by address."""
+    found = NUMBERS.get(tensor.dtype)
+    if found is None or not tensor.is_cpu or tensor.layout is not _STRIDED:
+        raise UnsupportedTensorError(f"{verb} of {name or 'a tensor without a name'}: {_refusal(tensor)}")
+    return found
+
+
+def _refusal(tensor: Tensor) -> str:
+    if tensor.layout is not _STRIDED:
+        return f"its layout is {tensor.layout}, expected a dense tensor; pass tensor.to_dense()"
+    if not tensor.is_cpu:
+        return f"it is on the device {tensor.device}, expected the CPU; pass tensor.cpu()"
+    return f"its dtype is {tensor.dtype}, expected {dtypes.VALID}; convert it with tensor.to()"
+
+
+def _declared(
+    session: Session,
+    tensor: Tensor,
+    dtype: int,
+    name: str | None,
+    compression_params: Mapping[str, object] | None,
+    verb: str = "push_pull",
+) -> tensors.Tensor:
+    declared = session.tensors.get(name) if name is not None else None
+    shape = tensor.shape
+    if declared is None or declared.shape != shape or declared.dtype != dtype or compression_params:
+        declared = session.tensor(verb, name, dtype, tuple(shape), codec_of(compression_params))
+    return declared
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """True when the values are what lies at the address: no gaps, no negation that is still to be done."""
+    return tensor.is_contiguous() and not tensor.is_neg()
+
+
+def _plain_copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().resolve_neg().contiguous()
+
+
+def _memory(tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
+    """Memory for the result, and what is left to do when it has landed there."""
+    plain = _is_plain(tensor)
+    if plain and not tensor.requires_grad:
+        return tensor, None
+    memory = tensor.detach() if plain else _plain_copy(tensor)
+
+    def finish() -> None:
+        if not plain:
+            tensor.detach().copy_(memory)
+        if tensor.requires_grad:
+            torch.autograd.graph.increment_version(tensor)  # what a backward pass saved of it is stale now
+
+    return memory, finish

@@ -1,0 +1,23 @@
+"""How a process becomes a member: alone without a socket, or through the scheduler to the servers."""
+
+from __future__ import annotations
+
+from byteps.config import Config
+from byteps.observe import logging
+from byteps.worker import local
+from byteps.worker.session import Session
+
+__all__ = ["join"]
+
+
+def join(config: Config) -> Session:
+    """A session of the job that ``config`` describes; raises ConfigError, or JoinError."""
+    config.check()
+    logging.setup(config, "worker")
+    if not config.distributed:
+        return Session(
+            config, local.PLACE, local.LocalControl(), local.LocalClient(asynchronous=config.enable_async)
+        )
+    from byteps.worker import remote  # the native core and asyncio are loaded only when they are needed
+
+    return remote.join(config)

@@ -1,0 +1,81 @@
+"""Open a worker's data connections: one to every shard of every server, side by side, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import NamedTuple
+
+from byteps.config import Config
+from byteps.control.address import wants_checksum
+from byteps.control.connection import credentials_of, open_socket
+from byteps.control.handshake import ClientHandshake
+from byteps.control.link import FIRST_RETRY_S, LAST_RETRY_S
+from byteps.control.messages import Member, View
+from byteps.errors import HandshakeError, JoinError
+
+MAX_AT_ONCE = 64  # a server has room for 256 handshakes, of all workers
+
+
+class DataConnection(NamedTuple):
+    """A connected socket whose handshake is done; whoever gets it owns the descriptor."""
+
+    server: int
+    shard: int
+    fd: int
+    checksum: bool
+
+
+async def open_all(config: Config, view: View, deadline: float) -> list[DataConnection]:
+    """Every connection of this worker by (server, shard); JoinError names the server that fails."""
+    room = asyncio.Semaphore(MAX_AT_ONCE)
+
+    async def one(server: Member, shard: int) -> DataConnection:
+        async with room:
+            return await _open(config, view, server, shard, deadline)
+
+    tasks = [
+        asyncio.ensure_future(one(server, shard))
+        for server in view.servers()
+        for shard in range(server.shards)
+    ]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, DataConnection):
+                os.close(result.fd)
+        raise
+
+
+async def _open(config: Config, view: View, server: Member, shard: int, deadline: float) -> DataConnection:
+    credentials = credentials_of(config)
+    delay = FIRST_RETRY_S
+    where = f"{server} at {server.address}:{server.port}"
+    while True:
+        handshake = ClientHandshake(
+            credentials.job_id,
+            credentials.secret,
+            "data",
+            "worker",
+            rank=view.rank,
+            shard=shard,
+            epoch=view.epoch,
+        )
+        try:
+            sock = await open_socket(server.address, server.port, handshake)
+            checksum = wants_checksum(config.checksum, sock)
+            return DataConnection(server.rank, shard, sock.detach(), checksum)
+        except HandshakeError as error:
+            raise HandshakeError(f"worker {view.rank} cannot connect to {where}: {error}") from None
+        except OSError as error:
+            if time.monotonic() + delay >= deadline:
+                raise JoinError(
+                    f"worker {view.rank} cannot connect to {where}: {error}; check that firewalls let it "
+                    "through, and the address that server tells (DMLC_NODE_HOST, DMLC_INTERFACE, DMLC_PORT)"
+                ) from None
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, LAST_RETRY_S)

@@ -1,0 +1,115 @@
+"""The job of one: both planes without a socket, so that a script runs unchanged without any launcher.
+
+The sum over one rank is its own contribution, and so is the average. In asynchronous mode there is no
+server to hold the tensor that contributions are added to, so the client holds it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from byteps.worker.interface import NativeHandle, Place, Placement, Spec
+
+__all__ = ["PLACE", "LocalClient", "LocalControl"]
+
+PLACE = Place(rank=0, size=1, local_rank=0, local_size=1)
+
+
+class _Done:
+    """An operation that was over before it was returned."""
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        return None
+
+
+_DONE = _Done()
+
+
+class _LocalTensor:
+    __slots__ = ("dtype", "nbytes", "stored")
+
+    def __init__(self, dtype: int, nbytes: int) -> None:
+        self.dtype = dtype
+        self.nbytes = nbytes
+        self.stored: Any = None  # asynchronous mode only: an array of the current value
+
+
+class LocalClient:
+    """The data plane of a job of one."""
+
+    def __init__(self, *, asynchronous: bool) -> None:
+        self._asynchronous = asynchronous
+        self._operations = 0
+
+    def declare(
+        self,
+        tensor_id: int,
+        name: str,
+        dtype: int,
+        nbytes: int,
+        partition_bytes: int,
+        placement: list[tuple[int, int]],
+    ) -> _LocalTensor:
+        return _LocalTensor(dtype, nbytes)
+
+    def push_pull(
+        self, tensor: _LocalTensor, src: int, dst: int, priority: int, average: bool
+    ) -> NativeHandle:
+        self._operations += 1
+        if self._asynchronous:
+            from byteps.worker import local_async
+
+            local_async.push_pull(tensor, src, dst)
+        elif src != dst:
+            ctypes.memmove(dst, src, tensor.nbytes)
+        return _DONE
+
+    def broadcast(self, tensor: _LocalTensor, address: int, root: int, priority: int) -> NativeHandle:
+        self._operations += 1
+        if self._asynchronous:
+            from byteps.worker import local_async
+
+            local_async.broadcast(tensor, address)
+        return _DONE
+
+    def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None:
+        """There is no peer to lose."""
+
+    def fail_tensor(self, tensor_id: int, message: str) -> None:
+        """There is nobody to disagree with."""
+
+    def counters(self) -> dict[str, int]:
+        """The same names as the core's; a job of one moves no bytes."""
+        moved = ("pushed_bytes", "pulled_bytes", "wire_sent_bytes", "wire_received_bytes", "pieces_sent")
+        return {**dict.fromkeys(moved, 0), "operations": self._operations}
+
+    def speed_bytes_per_s(self) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class LocalControl:
+    """The control plane of a job of one."""
+
+    def __init__(self) -> None:
+        self._next_id = 0
+
+    def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
+        first, self._next_id = self._next_id, self._next_id + len(specs)
+        return [Placement(tensor_id, []) for tensor_id in range(first, self._next_id)]
+
+    def barrier(self, timeout_s: float) -> None:
+        """Everybody is here."""
+
+    def leave(self, *, suspend: bool, failed: bool, reason: str) -> None:
+        """Nobody to tell."""
+
+    def inherited_fds(self) -> list[int]:
+        return []

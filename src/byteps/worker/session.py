@@ -1,0 +1,204 @@
+"""A membership in a job: this rank's place, its declared tensors, and the operations on them.
+
+A session is made by ``connect.join()`` from a control plane and a data plane (``interface.py``) and ends
+with ``leave()``. It works on names, dtype numbers, shapes and addresses; turning arrays and framework
+tensors into those is the business of ``byteps._arrays`` and of the plugins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from byteps.config import Config
+from byteps.errors import BytePSError, ConfigError, DeclarationError, PeerLostError
+from byteps.worker.failures import again, translate
+from byteps.worker.handle import Handle
+from byteps.worker.interface import Client, Control, NativeHandle, Place, Spec
+from byteps.worker.tensors import Tensor, Tensors
+
+__all__ = ["Session"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("byteps.worker")
+
+
+class Session:
+    """One membership. Thread-safe: hooks of a framework may call from any thread."""
+
+    def __init__(self, config: Config, place: Place, control: Control, client: Client) -> None:
+        self.config = config
+        self.rank, self.size, self.local_rank, self.local_size = place
+        self._control = control
+        self._client = client
+        self._tensors = Tensors(control, client, config.partition_bytes)
+        self.tensors = self._tensors.by_name  # read by the plugins on their fast path
+        self._orphans: dict[int, tuple[NativeHandle, object]] = {}
+        self._failed: BytePSError | None = None
+        self._left = False
+        self._lock = threading.Lock()
+
+    # Tensors
+
+    def declare(self, specs: Iterable[Spec]) -> None:
+        """Declare many tensors with one message; those already declared alike cost nothing."""
+        self._check()
+        try:
+            self._tensors.declare(specs)
+        except Exception as error:
+            raise self.failure(error) from None
+
+    def tensor(
+        self, verb: str, name: str | None, dtype: int, shape: tuple[int, ...], codec: str = ""
+    ) -> Tensor:
+        """The declared tensor for an operation; declares it first where that is needed."""
+        if name is None:
+            if self.config.enable_async:
+                raise ConfigError(
+                    f"{verb} without a name: it would be made from the order of calls, which differs between "
+                    "ranks with BYTEPS_ENABLE_ASYNC=1; pass name=..."
+                )
+            name = self._tensors.automatic_name(verb, dtype, shape, codec)
+        spec = Spec(name, dtype, shape, codec)
+        known = self.tensors.get(name)
+        if known is None or not known.is_like(spec):
+            self.declare([spec])
+            known = self.tensors[name]
+        return known
+
+    # Operations. ``keep`` owns the memory at the addresses; ``result`` is what synchronize() returns.
+
+    def push_pull(
+        self,
+        tensor: Tensor,
+        src: int,
+        dst: int,
+        average: bool,
+        priority: int,
+        keep: object,
+        result: T,
+        finish: Callable[[], object] | None = None,
+    ) -> Handle[T]:
+        """Start a push-pull from ``src`` to ``dst``, which may be the same address."""
+        if self._orphans:
+            self._sweep()
+        if tensor.native is None:
+            return self._nothing_to_move(tensor, result)
+        try:
+            native = self._client.push_pull(tensor.native, src, dst, priority, average)
+        except Exception as error:
+            raise self.failure(error) from None
+        tensor.track(native)
+        return Handle(self, native, result, keep, finish)
+
+    def broadcast(
+        self,
+        tensor: Tensor,
+        address: int,
+        root: int,
+        priority: int,
+        keep: object,
+        result: T,
+        finish: Callable[[], object] | None = None,
+    ) -> Handle[T]:
+        """Start a broadcast in place: the bits at ``address`` of the root land everywhere."""
+        if not 0 <= root < self.size:
+            raise ConfigError(
+                f"broadcast of {tensor.name}: root_rank={root} is not a rank of this job; "
+                f"expected 0 to {self.size - 1}"
+            )
+        if self._orphans:
+            self._sweep()
+        if tensor.native is None:
+            return self._nothing_to_move(tensor, result)
+        try:
+            native = self._client.broadcast(tensor.native, address, root, priority)
+        except Exception as error:
+            raise self.failure(error) from None
+        tensor.track(native)
+        return Handle(self, native, result, keep, finish)
+
+    def _nothing_to_move(self, tensor: Tensor, result: T) -> Handle[T]:
+        """A tensor of zero elements is declared and compared like any other, and done at once."""
+        self._check()
+        if tensor.conflict:
+            raise DeclarationError(tensor.conflict)
+        return Handle(self, None, result, None)
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self._check()
+        try:
+            self._control.barrier(self.config.op_timeout_s)
+        except Exception as error:
+            raise self.failure(error) from None
+
+    # Memory of operations whose handles were dropped
+
+    def adopt(self, native: NativeHandle, keep: object) -> None:
+        """Own the memory of an operation nobody waits for, until the core is done with it."""
+        self._orphans[id(native)] = (native, keep)
+
+    def _sweep(self) -> None:
+        # One entry at a time: the garbage collector may drop a handle, in any thread, while this runs.
+        for key, (native, _) in list(self._orphans.items()):
+            if native.done():
+                self._orphans.pop(key, None)
+
+    # Numbers
+
+    def counters(self) -> dict[str, int]:
+        """Bytes and operations since the start of this membership."""
+        return self._client.counters()
+
+    def speed_bytes_per_s(self) -> float:
+        """Bytes pushed and pulled per second, lately."""
+        return self._client.speed_bytes_per_s() if self.config.telemetry_on else 0.0
+
+    # Failure and end
+
+    def failure(self, error: Exception) -> Exception:
+        """The exception to raise for ``error``. The loss of a peer is final: it is remembered."""
+        translated = translate(error)
+        if isinstance(translated, PeerLostError):
+            self.lost(translated)
+        elif self._failed is not None and isinstance(translated, BytePSError):
+            return again(self._failed)  # what the loss led to is no news
+        return translated
+
+    def _check(self) -> None:
+        if self._failed is not None:
+            raise again(self._failed)
+
+    def lost(self, error: PeerLostError) -> None:
+        """A member is gone: everything in flight and later raises. Any thread; the first loss counts."""
+        with self._lock:
+            if self._left or self._failed is not None:
+                return
+            self._failed = again(error)
+        logger.error("%s", error)
+        self._client.fail("lost", str(error), error.role, error.rank, error.host)
+
+    def refuse(self, name: str, tensor_id: int, text: str) -> None:
+        """Ranks disagree on a tensor. Called by the control thread."""
+        logger.info("%s", text)  # whoever uses the tensor gets it as an exception
+        self._tensors.refuse(name, tensor_id, text)
+
+    def leave(self, *, suspend: bool = False, failed: bool = False, reason: str = "") -> None:
+        """End this membership; bounded, and fine to call twice."""
+        with self._lock:
+            if self._left:
+                return
+            self._left = True
+        try:
+            self._control.leave(suspend=suspend, failed=failed, reason=reason)
+        finally:
+            self._client.close()
+            self._orphans.clear()
+
+    def inherited_fds(self) -> list[int]:
+        """Descriptors that a forked child must let go of."""
+        return self._control.inherited_fds()

@@ -1,0 +1,214 @@
+"""The handshake, both ends against each other and each end against faults, without a socket."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from byteps import _core
+from byteps.control import hello
+from byteps.control.handshake import MAX_PAYLOAD_BYTES, AcceptorHandshake, ClientHandshake, State
+from byteps.control.hello import Challenge, Hello, Proof, Reject, Welcome, job_number
+
+Either = ClientHandshake | AcceptorHandshake
+SECRET = b"correct horse"
+
+
+def client(job_id: str = "job", secret: bytes = b"", **changes: Any) -> ClientHandshake:
+    values: dict[str, Any] = {"channel": "data", "role": "worker", "rank": 3, "shard": 1, "epoch": 2}
+    return ClientHandshake(job_id, secret, instance=77, **{**values, **changes})
+
+
+def acceptor(job_id: str = "job", secret: bytes = b"", refusal: str = "") -> AcceptorHandshake:
+    return AcceptorHandshake(job_id, secret, lambda hello, epoch: refusal)
+
+
+def give(end: Either, data: bytes) -> bytes:
+    """Feed bytes the way a driver does: exactly what is wanted. Returns what the end sends."""
+    sent = b""
+    while data and end.wanted:
+        piece, data = data[: end.wanted], data[end.wanted :]
+        sent += end.receive(piece)
+    assert not data or end.state is State.FAILED, "the end did not want all bytes"
+    return sent
+
+
+def converse(caller: ClientHandshake, callee: AcceptorHandshake) -> list[int]:
+    """Run both ends until nobody has anything to say; returns the types of the frames."""
+    types = []
+    data, end, other = caller.opening, callee, caller
+    while data:
+        types.append(_core.decode_header(data[: _core.HEADER_BYTES], 0)[0])
+        data = give(end, data)
+        end, other = other, end  # type: ignore[assignment]
+    return types
+
+
+def frame(kind: int, payload: msgspec.Struct | bytes, job: int = 5) -> bytes:
+    encoded = payload if isinstance(payload, bytes) else msgspec.msgpack.encode(payload)
+    return _core.encode_frame(kind, job, 0, 0, encoded)
+
+
+H, C, P, W, R = (
+    _core.FRAME_HELLO, _core.FRAME_CHALLENGE, _core.FRAME_PROOF, _core.FRAME_WELCOME, _core.FRAME_REJECT,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("secret", "frames"), [(b"", [H, W]), (SECRET, [H, C, P, W])])
+def test_members_of_one_job_accept_each_other(secret: bytes, frames: list[int]) -> None:
+    caller, callee = client(secret=secret), acceptor(secret=secret)
+    assert converse(caller, callee) == frames
+    assert caller.state is callee.state is State.ACCEPTED
+    assert caller.wanted == callee.wanted == 0  # not one byte more
+    assert callee.peer is not None and callee.epoch == 2
+    said = callee.peer
+    assert (said.channel, said.role, said.rank, said.shard, said.instance) == ("data", "worker", 3, 1, 77)
+
+
+@pytest.mark.parametrize(
+    ("caller", "callee", "words"),
+    [
+        (client(secret=b"wrong"), acceptor(secret=SECRET), ["secrets differ", "BYTEPS_JOB_SECRET"]),
+        (client(), acceptor(secret=SECRET), ["the caller has none", "BYTEPS_JOB_SECRET"]),
+        (client("a"), acceptor("b"), ["job id 'a' called", "job 'b' answers"]),
+        (client("a", SECRET), acceptor("b", SECRET), ["job id 'a' called"]),
+        (client(""), acceptor("b"), ["job id 'default' called"]),
+        (client(), acceptor(refusal="no room for worker 3"), ["no room for worker 3"]),
+        (client(secret=SECRET), acceptor(secret=SECRET, refusal="no room"), ["no room"]),
+    ],
+)
+def test_refusal_is_known_to_both_ends(
+    caller: ClientHandshake, callee: AcceptorHandshake, words: list[str]
+) -> None:
+    assert converse(caller, callee)[-1] == R
+    assert caller.state is callee.state is State.FAILED
+    assert caller.reason == callee.reason
+    for word in words:
+        assert word in caller.reason
+
+
+def test_client_with_a_secret_does_not_trust_an_acceptor_without() -> None:
+    caller = client(secret=SECRET)
+    converse(caller, acceptor())
+    assert caller.state is State.FAILED and "did not ask for a proof" in caller.reason
+
+
+def test_client_with_a_secret_does_not_trust_a_false_proof() -> None:
+    caller = client(secret=SECRET)
+    assert give(caller, frame(C, Challenge(b"n" * 32)))
+    assert give(caller, frame(W, Welcome(b"m" * 32))) == b""
+    assert caller.state is State.FAILED and "could not prove" in caller.reason
+
+
+def test_proof_cannot_be_sent_back_to_its_maker() -> None:
+    caller = client(secret=SECRET)
+    answer = give(caller, frame(C, Challenge(b"n" * 32)))
+    mac = msgspec.msgpack.decode(answer[_core.HEADER_BYTES :], type=Proof).mac
+    give(caller, frame(W, Welcome(mac)))
+    assert caller.state is State.FAILED
+
+
+@pytest.mark.parametrize("change", ["rank", "shard", "channel", "role", "instance", "nonce", "epoch"])
+def test_proof_holds_for_one_purpose_only(change: str) -> None:
+    """A proof made for one connection is worth nothing on another one."""
+    said = Hello(1, "0", "job", "data", "worker", 3, 1, 77, b"n" * 32)
+    values = {name: getattr(said, name) for name in said.__struct_fields__}
+    other: Any = {"nonce": b"m" * 32, "channel": "beat", "role": "server"}.get(change, 9)
+    changed = said if change == "epoch" else Hello(**{**values, change: other})
+    epoch = 9 if change == "epoch" else 2
+    label, nonce = b"byteps client", b"a" * 32
+    assert hello.prove(SECRET, label, nonce, said, 2) != hello.prove(SECRET, label, nonce, changed, epoch)
+
+
+def test_texts_cannot_flow_into_each_other() -> None:
+    one = Hello(1, "0", "ab", "c", "d", 0, 0, 0, b"")
+    two = Hello(1, "0", "a", "bc", "d", 0, 0, 0, b"")
+    assert hello.prove(SECRET, b"x", b"", one, 0) != hello.prove(SECRET, b"x", b"", two, 0)
+
+
+def test_other_version_is_refused_with_both_numbers() -> None:
+    callee = acceptor()
+    said = Hello(99, "9.9", "job", "data", "worker", 0, 0, 0, b"n" * 32)
+    give(callee, frame(H, said, job_number("job")))
+    assert "version 99 (byteps '9.9') called" in callee.reason and "one version everywhere" in callee.reason
+
+
+GOOD = Hello(_core.PROTOCOL_VERSION, "0", "job", "data", "worker", 0, 0, 0, b"n" * 32)
+FAULTS = [
+    ("a header of zeros", bytes(64), "not a byteps handshake"),
+    (
+        "an HTTP request",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: x/1.0\r\nAccept: */*\r\n\r\n",
+        "not a",
+    ),
+    ("a frame out of turn", frame(P, Proof(b"")), "unexpected PROOF frame: this end waits for HELLO"),
+    ("a control frame", frame(_core.FRAME_CONTROL, b"x"), "unexpected CONTROL frame"),
+    ("a data frame", frame(_core.FRAME_PUSH, b""), "unexpected type 17 frame"),
+    ("an oversized payload", frame(H, b"x" * (MAX_PAYLOAD_BYTES + 1)), f"at most {MAX_PAYLOAD_BYTES}"),
+    ("no payload", frame(H, b""), "does not decode"),
+    ("noise for a payload", frame(H, b"\xff" * 40), "HELLO does not decode"),
+    ("another payload", frame(H, Proof(b"x")), "HELLO does not decode"),
+    ("a short nonce", frame(H, msgspec.structs.replace(GOOD, nonce=b"n")), "nonce of 1 bytes"),
+    ("a huge rank", frame(H, msgspec.structs.replace(GOOD, rank=1 << 63)), "HELLO does not decode"),
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "word"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
+)
+def test_acceptor_refuses(data: bytes, word: str) -> None:
+    callee = acceptor()
+    sent = give(callee, data)
+    assert callee.state is State.FAILED and word in callee.reason and callee.wanted == 0
+    kind, _, _, length = _core.decode_header(sent[: _core.HEADER_BYTES], 0)
+    assert kind == R and length == len(sent) - _core.HEADER_BYTES
+
+
+def test_damaged_payload_is_refused() -> None:
+    data = bytearray(client().opening)
+    data[-1] ^= 1
+    callee = acceptor()
+    give(callee, bytes(data))
+    assert callee.state is State.FAILED
+
+
+def test_long_words_of_a_stranger_fit_in_a_reject() -> None:
+    caller, callee = client("j" * 3_000), acceptor()
+    converse(caller, callee)
+    assert caller.reason == callee.reason and len(caller.reason) <= 1_000
+
+
+@pytest.mark.parametrize("kind", [H, P, _core.FRAME_CONTROL, _core.FRAME_BEAT])
+def test_client_refuses_frames_out_of_turn(kind: int) -> None:
+    caller = client()
+    give(caller, frame(kind, b"" if kind == _core.FRAME_BEAT else b"x"))
+    assert caller.state is State.FAILED and "unexpected" in caller.reason
+
+
+def test_client_shows_the_reason_of_a_reject() -> None:
+    caller = client()
+    assert give(caller, frame(R, Reject("go away"))) == b""
+    assert (caller.state, caller.reason) == (State.FAILED, "go away")
+
+
+def test_random_bytes_never_raise(seed: int) -> None:
+    rng = random.Random(seed)
+    openings = [client(secret=SECRET).opening, frame(H, GOOD), frame(P, Proof(b"x" * 32))]
+    for _ in range(2_000):
+        data = bytearray(rng.choice(openings) if rng.random() < 0.8 else rng.randbytes(200))
+        for _ in range(rng.randrange(4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        for end in (acceptor(secret=SECRET), client(secret=SECRET)):
+            rest = bytes(data)
+            while end.wanted and len(rest) >= end.wanted:
+                piece, rest = rest[: end.wanted], rest[end.wanted :]
+                end.receive(piece)
+            assert end.state is not State.ACCEPTED
+
+
+def test_job_numbers() -> None:
+    assert job_number("") == job_number("default") != job_number("other")
+    assert 0 < job_number("x") < 1 << 64

@@ -1,0 +1,283 @@
+"""Which processes bpslaunch starts, with which environment: no process, no socket, no os.environ."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from byteps.config import VARIABLES, load
+from byteps.errors import ConfigError
+from byteps.launcher.dry_run import describe
+from byteps.launcher.plan import UNKNOWN, Facts, Options, Plan, ProcessSpec, plan
+
+COMMAND = ("python", "train.py", "--workers", "7")
+FACTS = Facts("/usr/bin/python", root_port="4711", listen_fd="5", job_id="id1", secret="s3cret-value")
+PLACED = {
+    "DMLC_PS_ROOT_URI": "10.0.0.1",
+    "DMLC_PS_ROOT_PORT": "9000",
+    "DMLC_NUM_WORKER": "2",
+    "DMLC_NUM_SERVER": "1",
+}
+
+
+def whole(workers: int, servers: int | None = None, environ: dict[str, str] | None = None) -> Plan:
+    return plan(Options(COMMAND, workers, servers), environ or {}, FACTS)
+
+
+def labels(made: Plan) -> list[str]:
+    return [spec.label for spec in made.processes]
+
+
+# ---- a whole job on this machine
+
+
+def test_whole_job_has_a_scheduler_servers_and_workers_in_this_order() -> None:
+    made = whole(2, 3)
+    assert labels(made) == ["scheduler", "server 0", "server 1", "server 2", "worker 0", "worker 1"]
+    assert [spec.role for spec in made.processes] == ["scheduler"] + ["server"] * 3 + ["worker"] * 2
+    assert not made.in_process
+
+
+def test_commands_of_the_roles() -> None:
+    scheduler, server, worker = whole(1, 1).processes
+    assert scheduler.argv == ("/usr/bin/python", "-m", "byteps.scheduler")
+    assert server.argv == ("/usr/bin/python", "-m", "byteps.server")
+    assert worker.argv == COMMAND
+
+
+def test_environment_of_the_roles_is_exactly_this() -> None:
+    scheduler, server, _, worker = whole(2, 1).processes
+    common = {
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": "4711",
+        "DMLC_NUM_WORKER": "2",
+        "DMLC_NUM_SERVER": "1",
+        "BYTEPS_JOB_ID": "id1",
+        "BYTEPS_JOB_SECRET": "s3cret-value",
+        "PYTHONUNBUFFERED": "1",
+    }
+    ours = {**common, "PYTHONSAFEPATH": "1"}
+    assert scheduler.env == {**ours, "DMLC_ROLE": "scheduler", "BYTEPS_LISTEN_FD": "5"}
+    assert server.env == {**ours, "DMLC_ROLE": "server"}
+    assert worker.env == {
+        **common,
+        "DMLC_ROLE": "worker",
+        "DMLC_WORKER_ID": "1",
+        "BYTEPS_LOCAL_RANK": "0",
+        "BYTEPS_LOCAL_SIZE": "1",
+    }
+
+
+def test_every_planned_process_has_a_configuration_without_contradictions() -> None:
+    for spec in whole(3, 2, {"DMLC_WORKER_ID": "9", "BYTEPS_LOCAL_SIZE": "4", "HOME": "/"}).processes:
+        config = load(spec.environment({"DMLC_WORKER_ID": "9", "BYTEPS_LOCAL_SIZE": "4", "HOME": "/"}))
+        config.require_distributed()
+        assert config.warnings == ()
+        assert config.role == spec.role
+
+
+def test_the_listening_socket_goes_to_the_scheduler_only() -> None:
+    scheduler, *others = whole(2, 1).processes
+    assert scheduler.fds == (5,)
+    assert all(spec.fds == () and "BYTEPS_LISTEN_FD" not in spec.env for spec in others)
+
+
+def test_only_the_first_worker_reads_standard_input() -> None:
+    assert [spec.label for spec in whole(3, 1).processes if spec.stdin] == ["worker 0"]
+
+
+def test_what_places_a_process_in_another_job_is_not_inherited() -> None:
+    outer = {
+        **PLACED,
+        "DMLC_ROLE": "worker",
+        "DMLC_WORKER_ID": "1",
+        "DMLC_NODE_HOST": "10.0.0.7",
+        "BYTEPS_GLOBAL_RANK": "5",
+        "BYTEPS_LOCAL_SIZE": "8",
+        "BYTEPS_JOB_ID": "outer",
+        "BYTEPS_JOB_SECRET": "outer secret",
+        "BYTEPS_PARTITION_BYTES": "8192",
+        "PATH": "/bin",
+    }
+    for spec in whole(2, 1, outer).processes:
+        seen = spec.environment(outer)
+        assert seen["BYTEPS_JOB_ID"] == "id1" and seen["BYTEPS_JOB_SECRET"] == "s3cret-value"
+        assert seen["DMLC_PS_ROOT_URI"] == "127.0.0.1"
+        assert not {"BYTEPS_GLOBAL_RANK", "DMLC_NODE_HOST"} & set(seen)
+        assert seen["BYTEPS_PARTITION_BYTES"] == "8192" and seen["PATH"] == "/bin"
+
+
+def test_an_identity_that_the_user_chose_is_kept() -> None:
+    worker = whole(2, 1, {"BYTEPS_JOB_ID": "mine", "BYTEPS_JOB_SECRET": "own"}).processes[-1]
+    assert (worker.env["BYTEPS_JOB_ID"], worker.env["BYTEPS_JOB_SECRET"]) == ("mine", "own")
+    worker = whole(2, 1, {"BYTEPS_JOB_SECRET_FILE": "/no/such/file"}).processes[-1]
+    assert worker.env["BYTEPS_JOB_SECRET_FILE"] == "/no/such/file"  # not read here: plan does no I/O
+    assert "BYTEPS_JOB_SECRET" not in worker.env
+
+
+def test_one_worker_with_servers_is_forced_to_use_them() -> None:
+    assert all(spec.env["BYTEPS_FORCE_DISTRIBUTED"] == "1" for spec in whole(1, 1).processes)
+    assert all("BYTEPS_FORCE_DISTRIBUTED" not in spec.env for spec in whole(2, 1).processes)
+
+
+@pytest.mark.parametrize(("workers", "environ", "servers"), [(1, {}, 0), (2, {}, 1), (5, {}, 1)])
+def test_servers_by_default(workers: int, environ: dict[str, str], servers: int) -> None:
+    assert [spec.role for spec in whole(workers, None, environ).processes].count("server") == servers
+
+
+def test_one_worker_gets_a_server_by_default_when_the_environment_forces_it() -> None:
+    assert labels(whole(1, None, {"BYTEPS_FORCE_DISTRIBUTED": "1"})) == ["scheduler", "server 0", "worker 0"]
+
+
+def test_one_worker_without_servers_is_a_job_of_one() -> None:
+    made = whole(1, 0, PLACED)
+    (worker,) = made.processes
+    assert "job of one" in made.note
+    assert not load(worker.environment(PLACED)).distributed
+
+
+def test_the_users_choice_of_buffering_is_kept() -> None:
+    assert "PYTHONUNBUFFERED" not in whole(2, 1, {"PYTHONUNBUFFERED": ""}).processes[-1].env
+
+
+# ---- one role of a job
+
+
+@pytest.mark.parametrize("role", ["scheduler", "server"])
+def test_a_service_runs_in_the_launchers_own_process(role: str) -> None:
+    made = plan(Options(COMMAND), {**PLACED, "DMLC_ROLE": role}, FACTS)
+    assert made.in_process
+    (spec,) = made.processes
+    assert (spec.label, spec.argv[-1], spec.env) == (role, f"byteps.{role}", {})
+
+
+@pytest.mark.parametrize("role", ["scheduler", "server"])
+def test_a_service_is_not_needed_with_one_worker(role: str) -> None:
+    made = plan(Options(), {"DMLC_ROLE": role, "DMLC_NUM_WORKER": "1", "BYTEPS_LOCAL_SIZE": "4"}, FACTS)
+    assert made.processes == ()
+    assert f"no {role} is needed: DMLC_NUM_WORKER=1" in made.note
+    forced = {**PLACED, "DMLC_ROLE": role, "DMLC_NUM_WORKER": "1", "BYTEPS_FORCE_DISTRIBUTED": "1"}
+    assert plan(Options(), forced, FACTS).in_process
+
+
+def test_a_worker_has_one_rank_by_default() -> None:
+    environ = {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "1"}
+    (spec,) = plan(Options(COMMAND), environ, FACTS).processes
+    assert (spec.label, spec.argv, spec.stdin, spec.drop) == ("worker 1", COMMAND, True, frozenset())
+    assert spec.env == {"DMLC_WORKER_ID": "1", "BYTEPS_LOCAL_RANK": "0", "BYTEPS_LOCAL_SIZE": "1"}
+    assert load(spec.environment(environ)).root_uri == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("devices", "size"), [("0,1,2", 3), ("GPU-a,GPU-b", 2), ("3", 1), ("all", 1), ("none", 1), ("", 1)]
+)
+def test_visible_devices_are_the_local_ranks(devices: str, size: int) -> None:
+    environ = {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "1", "NVIDIA_VISIBLE_DEVICES": devices}
+    specs = plan(Options(COMMAND), environ, FACTS).processes
+    assert [spec.env["BYTEPS_LOCAL_RANK"] for spec in specs] == [str(rank) for rank in range(size)]
+    assert {spec.env["BYTEPS_LOCAL_SIZE"] for spec in specs} == {str(size)}
+    assert [spec.stdin for spec in specs] == [True] + [False] * (size - 1)
+    expected = ["worker 1"] if size == 1 else [f"worker 1.{rank}" for rank in range(size)]
+    assert [spec.label for spec in specs] == expected
+
+
+def test_several_ranks_on_the_only_machine() -> None:
+    environ = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "NVIDIA_VISIBLE_DEVICES": "0,1"}
+    assert labels(plan(Options(COMMAND), environ, FACTS)) == ["worker 0.0", "worker 0.1"]
+
+
+# ---- a job of one
+
+
+def test_a_command_alone_is_a_job_of_one() -> None:
+    made = plan(Options(COMMAND), {"BYTEPS_LOCAL_SIZE": "4", "NVIDIA_VISIBLE_DEVICES": "0,1"}, FACTS)
+    (spec,) = made.processes
+    assert "job of one" in made.note
+    assert (spec.argv, spec.stdin) == (COMMAND, True)
+    config = load(spec.environment({"BYTEPS_LOCAL_SIZE": "4"}))
+    assert (config.role, config.num_worker, config.local_size, config.distributed) == ("worker", 1, 1, False)
+
+
+# ---- wrong use: every message names what is wrong and what to do
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "words"),
+    [
+        (Options(), {}, ["nothing to run", "COMMAND"]),
+        (Options((), 2, 1), {}, ["nothing to run", "--workers 2"]),
+        (Options(COMMAND, 0, 1), {}, ["--workers 0", "at least 1"]),
+        (Options(COMMAND, 1, -1), {}, ["--servers -1"]),
+        (Options(COMMAND, 2, 0), {}, ["--servers 0", "--servers 1"]),
+        (Options(COMMAND, 1, 0), {"BYTEPS_FORCE_DISTRIBUTED": "1"}, ["--servers 0", "--servers 1"]),
+        (Options(COMMAND, None, 1), {}, ["--servers needs --workers"]),
+        (Options(), {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "0"}, ["nothing to run", "worker"]),
+        (Options(COMMAND), {"DMLC_ROLE": "worker"}, ["DMLC_NUM_WORKER is not set", "set it to"]),
+        (Options(), {"DMLC_ROLE": "server"}, ["DMLC_NUM_WORKER is not set", "DMLC_ROLE=server"]),
+        (Options(), {"DMLC_ROLE": "scheduler", "DMLC_NUM_WORKER": ""}, ["DMLC_NUM_WORKER is not set"]),
+        (Options(COMMAND), {"DMLC_ROLE": "boss"}, ["DMLC_ROLE='boss'", "worker, server, scheduler"]),
+        (Options(COMMAND), {**PLACED}, ["DMLC_ROLE is not set", "DMLC_PS_ROOT_URI=10.0.0.1", "unset"]),
+        (Options(COMMAND), {"DMLC_NUM_WORKER": "2"}, ["DMLC_ROLE is not set", "DMLC_NUM_WORKER=2"]),
+        (Options(COMMAND), {**PLACED, "DMLC_ROLE": "worker"}, ["DMLC_WORKER_ID is not set", "from 0 to 1"]),
+        (Options(COMMAND), {"BYTEPS_PARTITION_BYTES": "x"}, ["BYTEPS_PARTITION_BYTES='x'"]),
+        (Options(COMMAND, 2, 1), {"BYTEPS_PARTITION_BYTES": "x"}, ["BYTEPS_PARTITION_BYTES='x'"]),
+    ],
+)
+def test_wrong_use_is_said(options: Options, environ: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(options, environ, FACTS)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["scheduler", "server", "worker"])
+@pytest.mark.parametrize("missing", ["DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER"])
+def test_a_missing_variable_is_named(role: str, missing: str) -> None:
+    environ = {**PLACED, "DMLC_ROLE": role, "DMLC_WORKER_ID": "0"}
+    del environ[missing]
+    with pytest.raises(ConfigError, match=rf"{missing} is .*set it to"):
+        plan(Options(COMMAND), environ, FACTS)
+
+
+# ---- dry run
+
+
+def test_dry_run_shows_every_process_and_hides_secrets() -> None:
+    environ = {
+        "BYTEPS_PARTITION_BYTES": "8192",
+        "PATH": "/bin",
+        "PS_VERBOSE": "1",
+        "BYTEPS_JOB_SECRETS": "typo",
+    }
+    text = describe(whole(2, 1, environ), environ)
+    for spec in whole(2, 1, environ).processes:
+        assert f"[{spec.label}] " in text
+    assert "[worker 1] python train.py --workers 7\n" in text
+    assert text.count("BYTEPS_PARTITION_BYTES=8192") == 4 and text.count("PS_VERBOSE=1") == 4
+    assert text.count("BYTEPS_JOB_SECRET=********") == 4
+    assert "s3cret-value" not in text and "typo" not in text and "PATH=/bin" not in text
+
+
+def test_dry_run_quotes_the_command_and_gives_the_note() -> None:
+    made = plan(Options(("sh", "-c", "echo a b")), {}, UNKNOWN)
+    assert describe(made, {}).startswith("# a job of one")
+    assert "[worker 0] sh -c 'echo a b'" in describe(made, {})
+
+
+def test_a_secret_is_not_in_the_representation_of_facts() -> None:
+    assert "s3cret" not in repr(FACTS)
+
+
+def test_all_names_that_the_launcher_sets_are_known_variables() -> None:
+    python_names = {"PYTHONUNBUFFERED", "PYTHONSAFEPATH"}
+    for spec in whole(1, 1).processes:
+        assert set(spec.env) - python_names <= set(VARIABLES)
+        assert set(spec.drop) <= set(VARIABLES)
+
+
+def test_a_spec_is_a_value() -> None:
+    spec = ProcessSpec("worker 0", "worker", ("true",))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.label = "other"  # type: ignore[misc]
+    assert spec.environment({"A": "1"}) == {"A": "1"}

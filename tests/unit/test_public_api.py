@@ -1,0 +1,97 @@
+"""The public surface: which names there are, and what importing them costs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import byteps
+import byteps.errors
+
+ROOT = Path(__file__).parents[2]
+
+VERBS = [
+    "barrier",
+    "broadcast",
+    "counters",
+    "declare",
+    "get_pushpull_speed",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "poll",
+    "push_pull",
+    "push_pull_async",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "suspend",
+    "synchronize",
+]
+TORCH_VERBS = ["broadcast_async", "broadcast_parameters", "push_pull_async_inplace", "push_pull_inplace"]
+
+
+def test_the_names_of_byteps() -> None:
+    expected = {*VERBS, *byteps.errors.__all__, "Handle", "__version__"}
+    assert sorted(byteps.__all__) == sorted(expected)
+    assert all(hasattr(byteps, name) for name in expected)
+    assert expected <= set(dir(byteps))
+
+
+def test_the_names_of_byteps_torch() -> None:
+    import byteps.torch
+
+    expected = {*VERBS, *TORCH_VERBS, "Handle"}
+    assert sorted(byteps.torch.__all__) == sorted(expected)
+    assert all(hasattr(byteps.torch, name) for name in expected)
+
+
+def test_a_wrong_name_is_an_attribute_error() -> None:
+    assert not hasattr(byteps, "pushpull")
+
+
+def test_every_public_function_says_what_it_does() -> None:
+    import byteps.torch
+
+    for module in (byteps, byteps.torch):
+        for name in module.__all__:
+            if name != "__version__":
+                assert getattr(module, name).__doc__, f"{module.__name__}.{name}"
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    found = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
+    assert found is not None and byteps.__version__ == found[1]
+
+
+def loaded_after(program: str) -> set[str]:
+    """Names of the modules that a fresh interpreter has loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+HEAVY = {"numpy", "torch", "asyncio", "msgspec", "byteps._core"}
+
+
+def test_import_is_light() -> None:
+    assert not HEAVY & loaded_after("import byteps")
+
+
+def test_a_job_of_one_needs_no_network_and_no_core() -> None:
+    assert not HEAVY & loaded_after("import byteps; byteps.init(); byteps.barrier(); byteps.shutdown()")
+
+
+def test_numpy_comes_with_the_first_array_operation() -> None:
+    found = loaded_after("import byteps; byteps.init(); byteps.push_pull(b'ab')")
+    assert HEAVY & found == {"numpy"}
