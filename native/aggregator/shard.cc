@@ -345,6 +345,7 @@ void Shard::send_error(const KeyState& key, uint16_t child, uint32_t round, Erro
   ShardCounters::bump(counters_.errors);
   Header header = answer(FrameType::error, key, round, INT32_MAX);
   header.detail = static_cast<uint32_t>(kind);
+  if (kind == ErrorKind::lost) header.detail |= static_cast<uint32_t>(first_departed_) << kErrorRankShift;
   link->send_text(header, text);
 }
 

@@ -60,7 +60,8 @@ void bind_worker(nb::module_& m) {
       .def(
           "__init__",
           [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes, double op_timeout_s,
-             double stall_warn_s, std::vector<std::string> workers, std::vector<std::string> servers, int verbose,
+             double stall_warn_s, std::vector<std::string> workers, std::vector<std::string> servers,
+             std::vector<std::string> worker_hosts, int verbose,
              std::string sample, bool telemetry) {
             ClientSettings s;
             s.job = job;
@@ -71,6 +72,7 @@ void bind_worker(nb::module_& m) {
             s.stall_warn_s = stall_warn_s;
             s.workers = std::move(workers);
             s.servers = std::move(servers);
+            s.worker_hosts = std::move(worker_hosts);
             s.verbose = verbose;
             s.sample = std::move(sample);
             s.telemetry = telemetry;
@@ -78,7 +80,7 @@ void bind_worker(nb::module_& m) {
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
           nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("workers"), nb::arg("servers"),
-          nb::arg("verbose") = 0, nb::arg("sample") = "", nb::arg("telemetry") = true)
+          nb::arg("worker_hosts"), nb::arg("verbose") = 0, nb::arg("sample") = "", nb::arg("telemetry") = true)
       .def(
           "connect",
           [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum) {

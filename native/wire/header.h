@@ -47,8 +47,9 @@ enum Flag : uint16_t {
   kAllFlags = (1 << 4) - 1,   // the others are reserved and must be zero
 };
 
-// `detail` of an ERROR frame.
+// `detail` of an ERROR frame: the kind in the low byte; above it, for `lost`, the rank of the worker.
 enum class ErrorKind : uint32_t { lost = 1, conflict = 2, protocol = 3 };
+constexpr uint32_t kErrorRankShift = 8;
 
 struct Header {
   uint32_t magic = kMagic;
@@ -66,7 +67,7 @@ struct Header {
   int32_t priority = 0;   // larger is more urgent
   uint32_t payload_crc = 0;  // CRC32C of the payload if kFlagChecksum, else zero
   uint64_t received = 0;  // server: payload bytes of PUSH consumed on this connection so far; returns credit
-  uint32_t detail = 0;    // PUSH with kFlagBroadcast: the root's rank; ERROR: ErrorKind; else zero
+  uint32_t detail = 0;    // PUSH with kFlagBroadcast: the root's rank; ERROR: ErrorKind and rank; else zero
   uint32_t header_crc = 0;  // CRC32C of the 60 bytes before it
 };
 

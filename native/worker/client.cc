@@ -89,6 +89,20 @@ Failure Client::failure() const {
   return failure_;
 }
 
+Failure Client::failure_of(uint32_t detail, std::string message) const {
+  const uint32_t rank = detail >> kErrorRankShift;
+  switch (static_cast<ErrorKind>(detail & 0xFF)) {
+    case ErrorKind::lost:
+      return {"lost", std::move(message), "worker", static_cast<int>(rank),
+              rank < settings_.worker_hosts.size() ? settings_.worker_hosts[rank] : ""};
+    case ErrorKind::conflict:
+      return {"conflict", std::move(message), "", -1, ""};
+    case ErrorKind::protocol:
+      break;
+  }
+  return {"protocol", std::move(message), "", -1, ""};
+}
+
 void Client::fail(Failure failure) {
   std::vector<std::shared_ptr<Tensor>> tensors;
   {

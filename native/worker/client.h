@@ -23,6 +23,7 @@ struct ClientSettings {
   double stall_warn_s = 10;
   std::vector<std::string> workers;  // as people should read them: "worker 3 (host b)"
   std::vector<std::string> servers;
+  std::vector<std::string> worker_hosts;
   int verbose = 0;
   std::string sample;  // name or number of a tensor whose values are logged
   bool telemetry = true;
@@ -59,6 +60,8 @@ class Client {
   // For the worker's other parts.
   const ClientSettings& settings() const { return settings_; }
   Failure failure() const;
+  // What the `detail` of an ERROR frame and its text mean to the caller.
+  Failure failure_of(uint32_t detail, std::string message) const;
   void post(Route& route, const std::shared_ptr<Operation>& op);
   void count_push(uint64_t bytes);
   void count_pull(uint64_t bytes);

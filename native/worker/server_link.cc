@@ -183,11 +183,7 @@ void ServerLink::end(const Header& header, bool landed) {
       thread_.client().stalled(op, text);
       return;
     case FrameType::error: {
-      const auto kind = static_cast<ErrorKind>(header.detail);
-      op.fail({kind == ErrorKind::lost       ? "lost"
-               : kind == ErrorKind::conflict ? "conflict"
-                                             : "protocol",
-               route->tensor->name + ": " + text, "worker", -1, ""});
+      op.fail(thread_.client().failure_of(header.detail, route->tensor->name + ": " + text));
       answered(*route, position);
       return;
     }

@@ -112,6 +112,7 @@ class Client:
         stall_warn_s: float,
         workers: list[str],
         servers: list[str],
+        worker_hosts: list[str],
         verbose: int = 0,
         sample: str = "",
         telemetry: bool = True,

@@ -15,26 +15,25 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-import byteps
 from byteps.config import Config, load
 from byteps.control.link import Link, connect, registration
 from byteps.control.messages import Message, View
+from byteps.errors import NotInitializedError
 from byteps.worker.control import ControlClient
 from byteps.worker.loop_thread import LoopThread
 
 T = TypeVar("T")
 
 LIMIT_S = 30.0
-SOURCE = str(Path(byteps.__file__).parents[1])
 
 # A worker in a process of its own: joins, says so, then does what it is told line by line.
 WORKER = """
 import sys, time
 from byteps.config import load
+from byteps.errors import NotInitializedError
 from byteps.worker.control import ControlClient
 
 def lost(role, rank, host, reason):
@@ -54,10 +53,9 @@ class Process:
     """A child whose lines of output can be waited for."""
 
     def __init__(self, arguments: list[str], env: dict[str, str], fds: tuple[int, ...] = ()) -> None:
-        path = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))
         self.popen = subprocess.Popen(
             [sys.executable, *arguments],
-            env={**os.environ, "PYTHONPATH": path, **env},
+            env={**os.environ, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -155,7 +153,10 @@ class RawMember:
         return self._thread.call(self._link.receive(), LIMIT_S)
 
     def close(self) -> None:
-        self._thread.run(self._link.close)
+        try:
+            self._thread.run(self._link.close)
+        except NotInitializedError:
+            pass  # it is closed
         self._thread.stop()
 
 

@@ -56,7 +56,7 @@ def test_sizes_beside_gloo_and_the_bound(tmp_path: Path) -> None:
 
 def test_two_servers_share_the_bytes(tmp_path: Path) -> None:
     done = _bench(
-        tmp_path, "--sizes", "300012", "--workers", "3", "--servers", "2", "--peers", "byteps,bound"
+        tmp_path, "--sizes", "300012", "--workers", "2", "--servers", "2", "--peers", "byteps,bound"
     )
     assert done.returncode == 0, done.stderr
     assert {one["servers"] for one in _read(tmp_path / "push-pull.json")["series"]} == {2}
@@ -75,12 +75,3 @@ def test_many_tensors_and_server_memory(tmp_path: Path) -> None:
     assert "grows by" in done.stdout
     assert _has_plot(tmp_path / "push-pull-many.png")
     assert _has_plot(tmp_path / "push-pull-server-memory.png")
-
-
-def test_an_unreachable_goal_only_counts_with_check(tmp_path: Path) -> None:
-    # A goal that was not measured is not reached; this needs no cluster of ours.
-    arguments = ["--many", "--tensors", "2", "--peers", "gloo"]
-    done = _bench(tmp_path, *arguments)
-    assert done.returncode == 0, done.stderr
-    assert "not measured (goal 10)" in done.stdout
-    assert _bench(tmp_path, *arguments, "--check").returncode == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from pathlib import Path
 
@@ -66,9 +67,9 @@ WAITS = "import sys, threading; print('ready', flush=True); threading.Event().wa
 
 
 def test_the_deadline_names_who_is_late() -> None:
-    with cluster(WAITS, workers=1, deadline_s=0.5) as job:
-        with pytest.raises(ClusterError, match="still running at the deadline: worker 0"):
-            job.wait()
+    late = pytest.raises(ClusterError, match="still running at the deadline: worker 0")
+    with cluster(WAITS, workers=1, deadline_s=0.5) as job, late:
+        job.wait()
 
 
 def test_signals_and_waiting_for_output() -> None:
@@ -94,8 +95,6 @@ def test_what_a_worker_started_ends_with_the_block() -> None:
     with cluster(program, workers=1) as job:
         grandchild = os.pidfd_open(job.workers[0].wait_report())
     with os.fdopen(grandchild) as ended:  # readable once that process has ended
-        import select
-
         assert select.select([ended], [], [], 10.0)[0]
 
 

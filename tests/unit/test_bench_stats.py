@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 
 import numpy as np
 import pytest
 
 from byteps.tools import bench
-from byteps.tools.bench import exact
+from byteps.tools.bench import exact, push_pull_many
 from byteps.tools.bench.bound import IN_FLIGHT_BYTES, Shape, candidates, choose
 from byteps.tools.bench.push_pull_memory import growth
 from byteps.tools.bench.push_pull_sizes import ratio_of, rounds_per_sample
@@ -95,9 +96,10 @@ def test_units() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 16])
-def test_exact_sums_hold_over_as_many_rounds_as_fit(workers: int) -> None:
-    rounds = min(exact.rounds_that_fit(workers), 60)
-    parts = [np.empty(70_001, np.float32) for _ in range(workers)]
+@pytest.mark.parametrize(("count", "most"), [(70_001, 2), (9, 200)])
+def test_exact_sums_hold_over_as_many_rounds_as_fit(workers: int, count: int, most: int) -> None:
+    rounds = min(exact.rounds_that_fit(workers), most)
+    parts = [np.empty(count, np.float32) for _ in range(workers)]
     for rank, part in enumerate(parts):
         exact.fill(part, rank)
     total = parts[0]
@@ -191,3 +193,16 @@ def test_wrong_options_are_refused(arguments: list[str], capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         _parse(*arguments)
     assert "expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("actual", "status"), [(11.0, 0), (9.0, 1), (None, 1)])
+def test_a_missed_goal_is_a_failure_only_with_check(
+    actual: float | None, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("the benchmark needs PyTorch")
+    verdict = Verdict(Goal("1,000 tensors", "{:.1f} times as fast as Gloo", 10), actual)
+    monkeypatch.setattr(push_pull_many, "run", lambda options: [verdict])
+    assert bench.run(_parse("--many")) == 0
+    assert bench.run(_parse("--many", "--check")) == status
+    assert verdict.line() in capsys.readouterr().out

@@ -73,6 +73,7 @@ def test_members_of_one_job_accept_each_other(secret: bytes, frames: list[int]) 
     [
         (client(secret=b"wrong"), acceptor(secret=SECRET), ["secrets differ", "BYTEPS_JOB_SECRET"]),
         (client(), acceptor(secret=SECRET), ["the caller has none", "BYTEPS_JOB_SECRET"]),
+        (client(secret=SECRET), acceptor(), ["this job has none", "BYTEPS_JOB_SECRET"]),
         (client("a"), acceptor("b"), ["job id 'a' called", "job 'b' answers"]),
         (client("a", SECRET), acceptor("b", SECRET), ["job id 'a' called"]),
         (client(""), acceptor("b"), ["job id 'default' called"]),
@@ -92,8 +93,14 @@ def test_refusal_is_known_to_both_ends(
 
 def test_client_with_a_secret_does_not_trust_an_acceptor_without() -> None:
     caller = client(secret=SECRET)
-    converse(caller, acceptor())
+    give(caller, frame(W, Welcome(b"")))
     assert caller.state is State.FAILED and "did not ask for a proof" in caller.reason
+
+
+def test_client_without_a_secret_cannot_be_challenged() -> None:
+    caller = client()
+    assert give(caller, frame(C, Challenge(b"n" * 32))) == b""
+    assert caller.state is State.FAILED and "BYTEPS_JOB_SECRET" in caller.reason
 
 
 def test_client_with_a_secret_does_not_trust_a_false_proof() -> None:
@@ -114,7 +121,7 @@ def test_proof_cannot_be_sent_back_to_its_maker() -> None:
 @pytest.mark.parametrize("change", ["rank", "shard", "channel", "role", "instance", "nonce", "epoch"])
 def test_proof_holds_for_one_purpose_only(change: str) -> None:
     """A proof made for one connection is worth nothing on another one."""
-    said = Hello(1, "0", "job", "data", "worker", 3, 1, 77, b"n" * 32)
+    said = Hello(1, "0", "job", "data", "worker", 3, 1, 77, True, b"n" * 32)
     values = {name: getattr(said, name) for name in said.__struct_fields__}
     other: Any = {"nonce": b"m" * 32, "channel": "beat", "role": "server"}.get(change, 9)
     changed = said if change == "epoch" else Hello(**{**values, change: other})
@@ -124,19 +131,19 @@ def test_proof_holds_for_one_purpose_only(change: str) -> None:
 
 
 def test_texts_cannot_flow_into_each_other() -> None:
-    one = Hello(1, "0", "ab", "c", "d", 0, 0, 0, b"")
-    two = Hello(1, "0", "a", "bc", "d", 0, 0, 0, b"")
+    one = Hello(1, "0", "ab", "c", "d", 0, 0, 0, True, b"")
+    two = Hello(1, "0", "a", "bc", "d", 0, 0, 0, True, b"")
     assert hello.prove(SECRET, b"x", b"", one, 0) != hello.prove(SECRET, b"x", b"", two, 0)
 
 
 def test_other_version_is_refused_with_both_numbers() -> None:
     callee = acceptor()
-    said = Hello(99, "9.9", "job", "data", "worker", 0, 0, 0, b"n" * 32)
+    said = Hello(99, "9.9", "job", "data", "worker", 0, 0, 0, False, b"n" * 32)
     give(callee, frame(H, said, job_number("job")))
     assert "version 99 (byteps '9.9') called" in callee.reason and "one version everywhere" in callee.reason
 
 
-GOOD = Hello(_core.PROTOCOL_VERSION, "0", "job", "data", "worker", 0, 0, 0, b"n" * 32)
+GOOD = Hello(_core.PROTOCOL_VERSION, "0", "job", "data", "worker", 0, 0, 0, False, b"n" * 32)
 FAULTS = [
     ("a header of zeros", bytes(64), "not a byteps handshake"),
     (

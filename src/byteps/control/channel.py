@@ -1,14 +1,19 @@
 """A control connection after its handshake: whole messages in, whole messages out.
 
-Lives in one asyncio loop and is used only there. Sending never waits: a message goes to the socket or to
-the transport's buffer, and a peer that lets more than ``MAX_UNREAD_BYTES`` pile up is cut off.
+Lives in one asyncio loop and is used only there. Messages are taken apart as bytes arrive and kept in order;
+how the connection ended comes after the last of them, so a peer's last words are heard even if a reset
+follows them at once (asyncio's own streams would lose them). Sending never waits: a peer that lets more than
+``MAX_UNREAD_BYTES`` pile up is cut off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
+from collections import deque
+from typing import cast
 
 from byteps import _core
 from byteps.control import messages
@@ -16,6 +21,7 @@ from byteps.control.messages import Message
 from byteps.errors import ProtocolError
 
 MAX_UNREAD_BYTES = 256 << 20
+MAX_WAITING = 1_000  # messages that arrived and nobody has asked for yet; above it, reading pauses
 
 wire_log = logging.getLogger("byteps.wire")  # PS_VERBOSE: INFO says connections, DEBUG every frame
 
@@ -26,48 +32,44 @@ def show_wire(verbose: int) -> None:
         wire_log.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
 
 
-class Channel:
+class Channel(asyncio.Protocol):
     """One end of a control connection; ``peer`` names the other end in errors and logs."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, job: int, sender: int, peer: str
-    ) -> None:
+    _transport: asyncio.Transport
+
+    def __init__(self, job: int, peer: str) -> None:
         self.peer = peer
-        self._reader = reader
-        self._writer = writer
         self._job = job
-        self._sender = sender
+        self._buffer = bytearray()
+        self._arrived: deque[Message] = deque()
+        self._end: Exception | None = None
+        self._news = asyncio.Event()
         self._finished = False
         self._why_cut = ""
 
     @classmethod
-    async def over(cls, sock: socket.socket, job: int, peer: str, sender: int = 0) -> Channel:
+    async def over(cls, sock: socket.socket, job: int, peer: str) -> Channel:
         """Take over a socket whose handshake is done."""
-        reader, writer = await asyncio.open_connection(sock=sock)
-        return cls(reader, writer, job, sender, peer)
+        _, channel = await asyncio.get_running_loop().create_connection(lambda: cls(job, peer), sock=sock)
+        return channel
+
+    # Called by users
 
     async def receive(self) -> Message:
         """The next message. ConnectionError when the peer is gone, ProtocolError when it makes no sense."""
-        try:
-            header = await self._reader.readexactly(_core.HEADER_BYTES)
-            kind, _, _, length = _core.decode_header(header, self._job)
-            if kind != _core.FRAME_CONTROL:
-                raise ProtocolError(f"frame type {kind} on a control connection from {self.peer}")
-            payload = await self._reader.readexactly(length)
-            _core.check_payload(header, payload)
-        except asyncio.IncompleteReadError as error:
-            how = "its connection closed" + (" in the middle of a message" if error.partial else "")
-            raise ConnectionError(self._why_cut or how) from error
-        except _core.WireError as error:
-            raise ProtocolError(f"control frame from {self.peer}: {error}") from error
-        message = messages.decode(payload)
-        wire_log.debug("from %s: %s of %d bytes", self.peer, type(message).__name__, length)
+        while not self._arrived:
+            if self._end is not None:
+                raise self._end
+            self._news.clear()
+            await self._news.wait()
+        message = self._arrived.popleft()
+        if len(self._arrived) == MAX_WAITING // 2 and not self._transport.is_closing():
+            self._transport.resume_reading()
         return message
 
     def send(self, message: Message) -> None:
         """Send without waiting. A connection that is gone swallows it: ``receive`` tells that story."""
-        transport = self._writer.transport
-        if self._finished or transport.is_closing():
+        if self._finished or self._transport.is_closing():
             return
         payload = messages.encode(message)
         if len(payload) > _core.MAX_CONTROL_BYTES:
@@ -76,10 +78,9 @@ class Channel:
                 f"at most {_core.MAX_CONTROL_BYTES} fit in a control frame"
             )
         wire_log.debug("to %s: %s of %d bytes", self.peer, type(message).__name__, len(payload))
-        self._writer.write(_core.encode_frame(_core.FRAME_CONTROL, self._job, 0, self._sender, payload))
-        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            wire_log.error("%s does not read its messages: connection cut", self.peer)
-            transport.abort()
+        self._transport.write(_core.encode_frame(_core.FRAME_CONTROL, self._job, 0, 0, payload))
+        if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self.cut("it does not read its messages")
 
     def shut(self, timeout_s: float) -> None:
         """Say goodbye: no more from us, and the end after ``timeout_s`` at the latest.
@@ -87,25 +88,76 @@ class Channel:
         Whoever reads goes on until the peer closes too. Closing with its messages unread would reset the
         connection, and our last words could be lost on the way.
         """
-        if self._finished or self._writer.transport.is_closing():
+        if self._finished or self._transport.is_closing():
             return
         self._finished = True
         try:
-            self._writer.write_eof()
+            self._transport.write_eof()
         except OSError:
             pass  # it is gone already, and the reader will notice
-        asyncio.get_running_loop().call_later(timeout_s, self._writer.transport.abort)
-
-    def fileno(self) -> int:
-        """The socket's descriptor."""
-        return int(self._writer.get_extra_info("socket").fileno())
+        asyncio.get_running_loop().call_later(timeout_s, self._transport.abort)
 
     def cut(self, reason: str) -> None:
         """End it from outside (no heartbeat): ``receive`` gives out what has arrived, then this reason."""
         self._why_cut = self._why_cut or reason
-        self._writer.transport.abort()
+        self._transport.abort()
 
     def close(self) -> None:
         """Close at once; what is still in the buffer is dropped."""
         self._finished = True
-        self._writer.transport.abort()
+        self._transport.abort()
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return int(self._transport.get_extra_info("socket").fileno())
+
+    # Called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        try:
+            while self._end is None and self._take_frame():
+                pass
+        except ProtocolError as error:
+            self._finish(error)
+            self._transport.abort()
+        if len(self._arrived) >= MAX_WAITING:
+            self._transport.pause_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        how = "its connection closed"
+        if isinstance(error, OSError) and error.errno:
+            how += f" ({os.strerror(error.errno)})"
+        elif self._buffer:
+            how += " in the middle of a message"
+        self._finish(ConnectionError(self._why_cut or how))
+
+    def _take_frame(self) -> bool:
+        """Move one whole frame from the buffer to the messages; False if there is none yet."""
+        if len(self._buffer) < _core.HEADER_BYTES:
+            return False
+        header = bytes(self._buffer[: _core.HEADER_BYTES])
+        try:
+            kind, _, _, length = _core.decode_header(header, self._job)
+            if kind != _core.FRAME_CONTROL:
+                raise ProtocolError(f"frame type {kind} on a control connection from {self.peer}")
+            end = _core.HEADER_BYTES + length
+            if len(self._buffer) < end:
+                return False
+            payload = bytes(self._buffer[_core.HEADER_BYTES : end])
+            _core.check_payload(header, payload)
+        except _core.WireError as error:
+            raise ProtocolError(f"control frame from {self.peer}: {error}") from error
+        del self._buffer[:end]
+        message = messages.decode(payload)
+        wire_log.debug("from %s: %s of %d bytes", self.peer, type(message).__name__, length)
+        self._arrived.append(message)
+        self._news.set()
+        return True
+
+    def _finish(self, end: Exception) -> None:
+        self._end = self._end or end
+        self._news.set()

@@ -7,6 +7,7 @@ byte read too many would be lost. Every returned socket is connected, non-blocki
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -25,6 +26,11 @@ from byteps.observe.logging import logger
 
 MAX_PENDING = 256  # handshakes in progress; one more closes the oldest
 ATTEMPT_S = 10.0  # one attempt to connect: a host that drops packets must not eat the whole time-out
+
+
+def why(error: OSError) -> str:
+    """An error of a socket in the system's words; asyncio's own repeat the address and hide the cause."""
+    return os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,7 @@ class Acceptor:
                 f"the handshake was not done after {time.monotonic() - began:.0f} s ({handshake.state.value})"
             )
         except OSError as error:
-            reason = f"{error} ({handshake.state.value})"
+            reason = f"{why(error)} ({handshake.state.value})"
         except BaseException:
             sock.close()
             raise

@@ -3,7 +3,7 @@
 Theory. The client opens and speaks first; the acceptor decides. Both prove that they know the job's
 secret without sending it: each picks a fresh nonce, and a proof is an HMAC over both nonces and over what
 the connection is for, with another label for each direction so that no proof can be sent back to its
-maker. Without a secret the middle two frames fall away.
+maker. Without a secret the middle two frames fall away; one end with and one without never get on.
 
     client                                   acceptor
       | -- HELLO who, what for, nonce ---------> |     version, job id and admission are checked here
@@ -15,8 +15,8 @@ maker. Without a secret the middle two frames fall away.
     -------------------------------------------------------------
     GREETING    HELLO       CHALLENGED, ACCEPTED or FAILED  (acceptor)
     CHALLENGED  PROOF       ACCEPTED or FAILED              (acceptor)
-    CALLING     CHALLENGE   PROVING                         (client)
-    CALLING     WELCOME     ACCEPTED or FAILED              (client; a client with a secret insists on proof)
+    CALLING     CHALLENGE   PROVING or FAILED               (client)
+    CALLING     WELCOME     ACCEPTED or FAILED              (client; one with a secret insists on the proof)
     PROVING     WELCOME     ACCEPTED or FAILED              (client)
     CALLING, PROVING  REJECT  FAILED                        (client)
     anything else           FAILED
@@ -53,6 +53,9 @@ from byteps.control.hello import (
 
 MAX_PAYLOAD_BYTES = 4_096  # nobody is trusted yet, so nobody may make us hold more
 TIMEOUT_S = 10.0  # from the first byte to the verdict, on both ends
+
+ALIKE = "set the same BYTEPS_JOB_SECRET on all processes of the job, or on none"
+NO_SECRET = "the caller has none; set BYTEPS_JOB_SECRET (or BYTEPS_JOB_SECRET_FILE) to the job's value there"
 
 
 class State(enum.Enum):
@@ -154,6 +157,7 @@ class ClientHandshake(_Handshake):
             rank=rank,
             shard=shard,
             instance=instance,
+            secured=bool(secret),
             nonce=secrets.token_bytes(NONCE_BYTES),
         )
         self._expected = b""
@@ -164,27 +168,20 @@ class ClientHandshake(_Handshake):
         if len(challenge.nonce) != NONCE_BYTES:
             return self._fail(f"CHALLENGE has a nonce of {len(challenge.nonce)} bytes, not {NONCE_BYTES}")
         if not self._secret:
-            # Asked for a proof we cannot give: an empty one gets a REJECT that both ends can show.
-            return self._frame(_core.FRAME_PROOF, Proof(b""))
+            return self._fail(f"the other end wants a proof of the job secret, and {NO_SECRET}")
         both = (challenge.nonce, self._hello, self.epoch)
         self._expected = prove(self._secret, b"byteps acceptor", *both)
         return self._frame(_core.FRAME_PROOF, Proof(prove(self._secret, b"byteps client", *both)))
 
     def _unasked_welcome(self, welcome: Welcome) -> bytes:
         if self._secret:
-            return self._fail(
-                "the other end did not ask for a proof of the job secret, so it may be a stranger; "
-                "set the same BYTEPS_JOB_SECRET on all processes of the job, or on none"
-            )
+            return self._fail(f"the other end did not ask for a proof of the job secret; {ALIKE}")
         self.state = State.ACCEPTED
         return b""
 
     def _welcomed(self, welcome: Welcome) -> bytes:
         if not self._expected or not hmac.compare_digest(welcome.mac, self._expected):
-            return self._fail(
-                "the other end could not prove that it knows the job secret; "
-                "set the same BYTEPS_JOB_SECRET on all processes of the job"
-            )
+            return self._fail(f"the other end could not prove that it knows the job secret; {ALIKE}")
         self.state = State.ACCEPTED
         return b""
 
@@ -226,6 +223,10 @@ class AcceptorHandshake(_Handshake):
             )
         if len(hello.nonce) != NONCE_BYTES:
             return self._fail(f"HELLO has a nonce of {len(hello.nonce)} bytes, not {NONCE_BYTES}")
+        if self._secret and not hello.secured:
+            return self._fail(f"this job has a secret, and {NO_SECRET}")
+        if hello.secured and not self._secret:
+            return self._fail(f"the caller has a job secret, and this job has none; {ALIKE}")
         if self._secret:
             self.state = State.CHALLENGED
             return self._frame(_core.FRAME_CHALLENGE, Challenge(self._nonce))
@@ -233,16 +234,9 @@ class AcceptorHandshake(_Handshake):
 
     def _proved(self, proof: Proof) -> bytes:
         assert self.peer is not None  # the table: PROOF only after HELLO
-        if not proof.mac:
-            return self._fail(
-                "this job has a secret and the caller has none; "
-                "set BYTEPS_JOB_SECRET (or BYTEPS_JOB_SECRET_FILE) to the job's value there"
-            )
         both = (self._nonce, self.peer, self.epoch)
         if not hmac.compare_digest(proof.mac, prove(self._secret, b"byteps client", *both)):
-            return self._fail(
-                "the job secrets differ; set the same BYTEPS_JOB_SECRET on all processes of the job"
-            )
+            return self._fail(f"the job secrets differ; {ALIKE}")
         return self._accept(self.peer, prove(self._secret, b"byteps acceptor", *both))
 
     def _accept(self, hello: Hello, mac: bytes) -> bytes:

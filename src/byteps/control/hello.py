@@ -27,6 +27,7 @@ class Hello(msgspec.Struct, frozen=True):
     rank: Number
     shard: Number
     instance: Number
+    secured: bool  # the caller has a secret and expects a challenge
     nonce: bytes
 
 

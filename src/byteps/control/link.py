@@ -17,7 +17,7 @@ from collections.abc import Callable
 from byteps import _core
 from byteps.config import Config
 from byteps.control.channel import Channel
-from byteps.control.connection import credentials_of, open_socket
+from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
 from byteps.control.messages import Failed, Leave, Message, Register, View, Waiting
@@ -142,8 +142,8 @@ async def join(
         except asyncio.TimeoutError:
             pass  # the deadline: falls through to the check below
         except (OSError, ProtocolError) as error:
-            why = f"{type(error).__name__}: {error}" if not str(error) else str(error)
-            progress.say(f"{where} cannot be reached yet: {why}")
+            reason = why(error) if isinstance(error, OSError) else str(error)
+            progress.say(f"{where} cannot be reached yet: {reason}")
         except BaseException:
             if link is not None:
                 link.close()

@@ -255,9 +255,13 @@ class Scheduler:
     # Time: a timer runs only while somebody waits for something
 
     def _arm(self) -> None:
-        waits = self._state.phase is Phase.FORMING or self._barriers.waiting()
+        now = time.monotonic()
+        if not self._barriers.waiting():
+            self._stalled_since = None
+        elif self._stalled_since is None:
+            self._stalled_since = now
+        waits = self._state.phase is Phase.FORMING or self._stalled_since is not None
         if self._timer is None and waits and not self._ended.done():
-            now = time.monotonic()
             deadline = self._state.deadline or now + TICK_S
             self._timer = self._loop.call_later(max(0.0, min(TICK_S, deadline - now)), self._tick)
 
@@ -277,14 +281,8 @@ class Scheduler:
                 self._send(number, Waiting(text))
 
     def _say_who_holds_up_a_barrier(self) -> None:
-        waiting = self._barriers.waiting()
         now = time.monotonic()
-        if not waiting:
-            self._stalled_since = None
-            return
-        if self._stalled_since is None:
+        if self._stalled_since is not None and now - self._stalled_since >= self._config.stall_warn_s:
             self._stalled_since = now
-        elif now - self._stalled_since >= self._config.stall_warn_s:
-            self._stalled_since = now
-            for rank in waiting:
+            for rank in self._barriers.waiting():
                 self._send(self._seat_of("worker", rank), Waiting(self._barriers.missing()))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from byteps.config import Config
 from byteps.control.address import wants_checksum
-from byteps.control.connection import credentials_of, open_socket
+from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.link import FIRST_RETRY_S, LAST_RETRY_S
 from byteps.control.messages import Member, View
@@ -74,8 +74,8 @@ async def _open(config: Config, view: View, server: Member, shard: int, deadline
         except OSError as error:
             if time.monotonic() + delay >= deadline:
                 raise JoinError(
-                    f"worker {view.rank} cannot connect to {where}: {error}; check that firewalls let it "
-                    "through, and the address that server tells (DMLC_NODE_HOST, DMLC_INTERFACE, DMLC_PORT)"
+                    f"worker {view.rank} cannot connect to {where}: {why(error)}; look for a firewall "
+                    "and check the address that server tells (DMLC_NODE_HOST, DMLC_INTERFACE, DMLC_PORT)"
                 ) from None
         await asyncio.sleep(delay)
         delay = min(2 * delay, LAST_RETRY_S)

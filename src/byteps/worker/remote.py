@@ -70,6 +70,7 @@ class RemoteControl:
             stall_warn_s=config.stall_warn_s,
             workers=[str(worker) for worker in view.workers()],
             servers=[str(server) for server in view.servers()],
+            worker_hosts=[worker.host for worker in view.workers()],
             verbose=config.ps_verbose,
             sample=config.debug_sample_tensor,
             telemetry=config.telemetry_on,
