@@ -148,4 +148,4 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-    _reap(pid)
+    _ends_by(pid, time.monotonic() + GRACE_S)

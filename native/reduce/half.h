@@ -20,8 +20,8 @@ inline constexpr uint32_t kInfinity = 0x7F800000;  // of float32; a magnitude ab
 // 0.5f. One unit in the last place of [0.5, 1) is 2^-24, which is also the unit of float16 denormals: in that
 // interval the mantissa of a float32 counts in float16 denormals.
 inline constexpr uint32_t kDenormalBase = 0x3F000000;
-inline constexpr uint32_t kRebias = uint32_t{127 - 15}
-                                    << 23;  // exponent bias of float32 minus that of float16
+// The exponent bias of float32 minus that of float16, where float32 has its exponent.
+inline constexpr uint32_t kRebias = uint32_t{127 - 15} << 23;
 
 // condition ? yes : no. As arithmetic, because a compiler that sees a choice may move the floating point
 // operation of one side behind a branch, and then it cannot vectorise the loop any more.
@@ -46,8 +46,7 @@ inline constexpr float f16_to_f32(uint16_t half) {
   return std::bit_cast<float>(bits | (uint32_t{half} & 0x8000u) << 16);
 }
 
-// Rounds to nearest, ties to even; too large becomes infinity; a NaN keeps its upper payload bits and is
-// quiet.
+// Rounds to nearest, ties to even; too large becomes infinity; a NaN stays a NaN, made quiet.
 inline constexpr uint16_t f32_to_f16(float value) {
   using namespace half_bits;
   const uint32_t bits = std::bit_cast<uint32_t>(value);

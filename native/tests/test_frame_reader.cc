@@ -58,7 +58,7 @@ void feed(FrameReader& reader, const std::vector<std::byte>& stream, std::mt1993
     size_t given = random() % most + 1;
     size_t total = 0;
     for (int i = 0; i < count && given > 0 && at < stream.size(); ++i) {
-      const size_t n = std::min({given, windows[i].iov_len, stream.size() - at});
+      const size_t n = std::min<size_t>({given, windows[i].iov_len, stream.size() - at});
       std::memcpy(windows[i].iov_base, stream.data() + at, n);
       at += n;
       given -= n;

@@ -13,7 +13,7 @@ import numpy as np
 from byteps import dtypes
 from byteps.errors import UnsupportedTensorError
 
-__all__ = ["Array", "address", "contiguous", "dtype_number", "is_writable", "to_array"]
+__all__ = ["Array", "address", "contiguous", "dtype_number", "to_array"]
 
 Array = np.ndarray[Any, Any]
 
@@ -73,11 +73,6 @@ def contiguous(array: Array) -> Array:
     if array.flags.c_contiguous:
         return array
     return np.array(array, order="C", copy=True)
-
-
-def is_writable(array: Array) -> bool:
-    """True when results may land in the array's own memory."""
-    return bool(array.flags.writeable)
 
 
 def address(array: Array) -> int:

@@ -9,7 +9,6 @@ import numpy as np
 
 from byteps import _arrays
 from byteps._arrays import Array
-from byteps.errors import ConfigError
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
@@ -62,7 +61,7 @@ def push_pull_async(
     if not array.flags.c_contiguous:
         array = _arrays.contiguous(array)
     shape = array.shape
-    declared = session.tensors.get(name) if name is not None else None
+    declared = session.tensors.get(name)  # type: ignore[arg-type]  # None is not found, as it should be
     if declared is None or declared.shape != shape or declared.dtype != dtype or compression_params:
         declared = session.tensor("push_pull", name, dtype, shape, codec_of(compression_params))
     result = np.empty(shape, array.dtype)
@@ -104,8 +103,6 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Array:
         weights = byteps.broadcast(weights, root_rank=0, name="weights")
     """
     session = current.session or current.required("broadcast")
-    if not isinstance(root_rank, int):
-        raise ConfigError(f"broadcast: root_rank={root_rank!r} is not a rank; expected a whole number")
     array = _arrays.to_array(tensor)
     dtype = _arrays.dtype_number(array, "broadcast", name)
     declared = session.tensor("broadcast", name, dtype, array.shape)

@@ -266,9 +266,14 @@ def test_barrier_without_one_that_left() -> None:
 def test_death_or_hang_of_anybody_is_told_to_all(victim: str, how: signal.Signals) -> None:
     env = HASTY if how == signal.SIGSTOP else {}
     with Job(2, 1, **env) as job:
-        processes = {"scheduler": job.scheduler(), "server": job.server(), "worker": job.worker_process(1)}
+        processes = {
+            "scheduler": job.scheduler(),
+            "server": job.server(BYTEPS_LOG_LEVEL="INFO"),
+            "worker": job.worker_process(1),
+        }
         worker = job.joining(0).result(LIMIT_S)
         processes["worker"].expect("joined 1")
+        processes["server"].expect("epoch 1 runs")
         wait = job.background(lambda: worker.client.barrier(LIMIT_S))
         processes[victim].popen.send_signal(how)
         role, rank, host, reason = loss(worker)

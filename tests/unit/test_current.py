@@ -103,6 +103,12 @@ def test_a_failed_init_can_be_tried_again(monkeypatch: pytest.MonkeyPatch, joine
     assert byteps.is_initialized()
 
 
+def test_only_workers_init(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLC_ROLE", "server")
+    with pytest.raises(ConfigError, match=r"DMLC_ROLE=server.*bpslaunch"):
+        byteps.init()
+
+
 class TestSuspend:
     def test_and_resume_as_a_job_of_another_size(self, joined: list[Session]) -> None:
         byteps.init()

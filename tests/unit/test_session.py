@@ -212,11 +212,19 @@ class TestZeroElements:
             session.push_pull(tensor, 0, 0, True, 0, None, None)
 
 
-@pytest.mark.parametrize("root", [-1, 2, 100])
+@pytest.mark.parametrize("root", [-1, 2, 100, 0.5, None])
 def test_a_broadcast_from_nowhere_is_refused(session: Session, root: int) -> None:
     tensor = session.tensor("broadcast", "w", 0, (4,))
     with pytest.raises(ConfigError, match=rf"broadcast of w: root_rank={root}.*expected 0 to 1"):
         session.broadcast(tensor, 8, root, 0, None, None)
+
+
+@pytest.mark.parametrize("priority", [1 << 31, -(1 << 31) - 1, "high", 0.5])
+def test_a_priority_the_core_cannot_take_is_named(session: Session, priority: int) -> None:
+    tensor = session.tensor("push_pull", "w", 0, (4,))
+    session._client.refuse_with = TypeError("incompatible function arguments")  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"push_pull of w: priority=.*32 bits"):
+        session.push_pull(tensor, 8, 8, True, priority, None, None)
 
 
 def test_calls_without_a_name_are_refused_where_order_can_differ() -> None:

@@ -149,6 +149,15 @@ class TestRefused:
         assert client.failures == []
 
 
+@pytest.mark.parametrize("name", ["", 5, None, b"x", "x" * 4097, "\u00e9" * 2049, "a\nb", "a\0", "\ud800"])
+def test_a_name_that_cannot_be_sent_is_refused_here(
+    tensors: Tensors, control: planes.FakeControl, name: str
+) -> None:
+    with pytest.raises(ConfigError, match="the name of a tensor is"):
+        tensors.declare([Spec(name, FLOAT32, (1,))])
+    assert control.messages == []
+
+
 class TestAutomaticNames:
     def test_the_same_order_gives_the_same_names(self) -> None:
         calls = [((2,), FLOAT32), ((3,), FLOAT32), ((2,), FLOAT32), ((2,), FLOAT64), ((3,), FLOAT32)]

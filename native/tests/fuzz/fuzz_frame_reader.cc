@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const int count = reader.windows(windows);
       size_t taken = 0;
       for (int i = 0; i < count; ++i) {
-        const size_t n = std::min({step - taken, windows[i].iov_len, stream.size() - at});
+        const size_t n = std::min<size_t>({step - taken, windows[i].iov_len, stream.size() - at});
         std::memcpy(windows[i].iov_base, stream.data() + at, n);
         at += n;
         taken += n;

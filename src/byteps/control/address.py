@@ -72,9 +72,11 @@ def bind_host(advertised: str, interface: str) -> str:
 def listen(host: str, ports: range, variable: str) -> socket.socket:
     """A listening socket on the first free port; port 0 is any. ``variable`` is what to change if none is."""
     failure: OSError | None = None
-    family, _, _, _, address = socket.getaddrinfo(
-        host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise ConfigError(f"cannot listen on {host!r}: {error.strerror}; check the address") from None
+    family, _, _, _, address = found[0]
     for port in ports:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:

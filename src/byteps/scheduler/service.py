@@ -144,6 +144,9 @@ class Scheduler:
             logger.warning("closed the connection of %s: it did not register in time", peer)
         except (OSError, ProtocolError) as error:
             self._apply(Closed(seat, str(error)))
+        except Exception as error:  # ours: better a loud end than a job that hangs
+            if not self._ended.done():
+                self._ended.set_exception(error)
         finally:
             self._drop_beat(seat)
             self._channels.pop(seat, None)

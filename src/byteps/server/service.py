@@ -15,6 +15,7 @@ from typing import Any
 
 from byteps import _core
 from byteps.config import Config
+from byteps.control import tasks
 from byteps.control.address import bind_host, is_loopback, listen, own_address, text_of, wants_checksum
 from byteps.control.connection import Acceptor, credentials_of
 from byteps.control.hello import Hello, job_number
@@ -73,8 +74,7 @@ class Server:
                 raise Interrupted(stopped.result(), f"stopped by {name}")
             serving.result()
         finally:
-            serving.cancel()
-            await asyncio.wait({serving})
+            await tasks.end(serving)
             self._close()
 
     async def _serve(self) -> None:
@@ -158,6 +158,7 @@ class Server:
         self._end_epoch()
         self._view = view
         set_identity("server", view.rank)
+        logger.info("epoch %d runs with %d workers", view.epoch, view.size)
         self._aggregator = _core.Aggregator(
             self._job,
             view.epoch,

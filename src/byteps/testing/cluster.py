@@ -93,6 +93,10 @@ class Cluster:
                 pass_fds=(*spec.fds, report_write),
                 start_new_session=True,  # so that kill_group() reaches whatever it starts
             )
+        except BaseException:
+            os.close(output_read)
+            os.close(report_read)
+            raise
         finally:
             os.close(output_write)
             os.close(report_write)

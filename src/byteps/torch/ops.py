@@ -56,10 +56,9 @@ def push_pull_async(
 ) -> Handle[Tensor]:
     """Start a push-pull; ``synchronize(handle)`` gives a new tensor. Do not change the argument before."""
     session = current.session or current.required("push_pull")
-    dtype = number(tensor, "push_pull", name)
-    declared = _declared(session, tensor, dtype, name, compression_params)
+    declared = _declared(session, "push_pull", tensor, name, compression_params)
     source = tensor if _is_plain(tensor) else _plain_copy(tensor)
-    result = torch.empty_like(source, requires_grad=False)
+    result = torch.empty_like(source)
     return session.push_pull(
         declared, source.data_ptr(), result.data_ptr(), average, priority, (source, result), result
     )
@@ -77,8 +76,7 @@ def push_pull_async_inplace(
     A tensor that is not contiguous is updated by ``synchronize``, any other by the network itself.
     """
     session = current.session or current.required("push_pull")
-    dtype = number(tensor, "push_pull", name)
-    declared = _declared(session, tensor, dtype, name, compression_params)
+    declared = _declared(session, "push_pull", tensor, name, compression_params)
     memory, finish = _memory(tensor)
     address = memory.data_ptr()
     return session.push_pull(declared, address, address, average, priority, memory, tensor, finish)
@@ -111,8 +109,7 @@ def broadcast_async(
 ) -> Handle[Tensor]:
     """Start a broadcast in place; ``synchronize(handle)`` gives the tensor."""
     session = current.session or current.required("broadcast")
-    dtype = number(tensor, "broadcast", name)
-    declared = _declared(session, tensor, dtype, name, None, "broadcast")
+    declared = _declared(session, "broadcast", tensor, name, None)
     memory, finish = _memory(tensor)
     return session.broadcast(declared, memory.data_ptr(), root_rank, priority, memory, tensor, finish)
 
@@ -140,14 +137,15 @@ def _refusal(tensor: Tensor) -> str:
 
 def _declared(
     session: Session,
+    verb: str,
     tensor: Tensor,
-    dtype: int,
     name: str | None,
     compression_params: Mapping[str, object] | None,
-    verb: str = "push_pull",
 ) -> tensors.Tensor:
-    declared = session.tensors.get(name) if name is not None else None
+    """The declared tensor for an operation, after a look at everything that could make it wrong."""
+    dtype = number(tensor, verb, name)
     shape = tensor.shape
+    declared = session.tensors.get(name)  # type: ignore[arg-type]  # None is not found, as it should be
     if declared is None or declared.shape != shape or declared.dtype != dtype or compression_params:
         declared = session.tensor(verb, name, dtype, tuple(shape), codec_of(compression_params))
     return declared

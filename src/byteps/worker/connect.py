@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from byteps.config import Config
+from byteps.errors import ConfigError
 from byteps.observe import logging
 from byteps.worker import local
 from byteps.worker.session import Session
@@ -13,6 +14,10 @@ __all__ = ["join"]
 def join(config: Config) -> Session:
     """A session of the job that ``config`` describes; raises ConfigError, or JoinError."""
     config.check()
+    if config.role not in ("", "worker"):
+        raise ConfigError(
+            f"init: DMLC_ROLE={config.role}, but only workers call it; start a {config.role} with bpslaunch"
+        )
     logging.setup(config, "worker")
     if not config.distributed:
         return Session(

@@ -148,7 +148,7 @@ class ControlClient:
         """End the thread and the connections without a goodbye; fine to call twice."""
         self._leaving = True
         try:
-            self._thread.run(self._end)
+            self._thread.run(self._end, FAREWELL_S)
         except BytePSError:
             pass
         self._thread.stop()

@@ -76,10 +76,12 @@ def resume(num_workers: int, num_servers: int, global_rank: int | None = None) -
     """Join again, perhaps as a job of another size."""
     if session is not None:
         raise ConfigError("resume: this process is a member of a job already; call byteps.suspend() first")
+    from byteps import config
+
     overrides = {"DMLC_NUM_WORKER": str(num_workers), "DMLC_NUM_SERVER": str(num_servers)}
     if global_rank is not None:
         # The machine's index follows the rank, or it could lie outside of a job that has shrunk.
-        machine = global_rank // int(os.environ.get("BYTEPS_LOCAL_SIZE") or 1)
+        machine = global_rank // config.load().local_size
         overrides |= {"BYTEPS_GLOBAL_RANK": str(global_rank), "DMLC_WORKER_ID": str(machine)}
     init(overrides)
 

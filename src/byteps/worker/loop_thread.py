@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from byteps.errors import NotInitializedError
+from byteps.errors import NotInitializedError, OperationTimeoutError
 
 T = TypeVar("T")
 
 STOP_S = 2.0
+RUN_S = 30.0  # for work that takes no time: only somebody who holds the GIL can delay it
 
 
 class LoopThread:
@@ -46,11 +47,16 @@ class LoopThread:
             return future.result(timeout_s)
         except concurrent.futures.CancelledError:
             raise NotInitializedError("the control thread ended during the operation") from None
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                raise  # the coroutine's own: in new Pythons all time-outs are of one kind
+            future.cancel()
+            raise OperationTimeoutError(f"the control thread could not run for {timeout_s:g} s") from None
         except BaseException:
             future.cancel()
             raise
 
-    def run(self, function: Callable[[], T], timeout_s: float = STOP_S) -> T:
+    def run(self, function: Callable[[], T], timeout_s: float = RUN_S) -> T:
         """Run a function there and wait for its result here; in the thread itself, just run it."""
         if threading.current_thread() is self._thread:
             return function()

@@ -54,6 +54,7 @@ class RemoteControl:
         self._session: Session | None = None
         self._early: list[Callable[[Session], None]] = []  # news from before there was a session
         self._hosts: list[str] = []  # of the servers
+        self._gone: set[int] = set()  # servers whose connections ended
         self._sockets: list[tuple[int, int]] = []  # (descriptor, inode)
         self._lock = threading.Lock()
 
@@ -142,6 +143,9 @@ class RemoteControl:
                 self._server_gone(number, text)
 
     def _server_gone(self, server: int, reason: str) -> None:
+        if server in self._gone:  # every shard's connection tells
+            return
+        self._gone.add(server)
         host = self._hosts[server]
         self.scheduler.report_lost("server", server, host, reason)
         verdict = threading.Timer(VERDICT_S, self._on_lost, ("server", server, host, reason))

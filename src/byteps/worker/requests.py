@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
+from byteps.control import tasks
 from byteps.control.messages import Message, TensorSpec
 from byteps.dtypes import ITEM_BYTES
 from byteps.errors import BytePSError, OperationTimeoutError
@@ -58,8 +59,7 @@ class Requests:
         finally:
             del self._open[number]
             if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+                await tasks.end(task)
             elif alarm.done():
                 alarm.exception()  # seen: asyncio need not complain
 

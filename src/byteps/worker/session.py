@@ -88,9 +88,9 @@ class Session:
         if tensor.native is None:
             return self._nothing_to_move(tensor, result)
         try:
-            native = self._client.push_pull(tensor.native, src, dst, priority, average)
+            native = self._client.push_pull(tensor.native, src, dst, priority, bool(average))
         except Exception as error:
-            raise self.failure(error) from None
+            raise self._refusal(error, "push_pull", tensor, priority) from None
         tensor.track(native)
         return Handle(self, native, result, keep, finish)
 
@@ -105,9 +105,9 @@ class Session:
         finish: Callable[[], object] | None = None,
     ) -> Handle[T]:
         """Start a broadcast in place: the bits at ``address`` of the root land everywhere."""
-        if not 0 <= root < self.size:
+        if root not in range(self.size):
             raise ConfigError(
-                f"broadcast of {tensor.name}: root_rank={root} is not a rank of this job; "
+                f"broadcast of {tensor.name}: root_rank={root!r} is not a rank of this job; "
                 f"expected 0 to {self.size - 1}"
             )
         if self._orphans:
@@ -115,11 +115,19 @@ class Session:
         if tensor.native is None:
             return self._nothing_to_move(tensor, result)
         try:
-            native = self._client.broadcast(tensor.native, address, root, priority)
+            native = self._client.broadcast(tensor.native, address, int(root), priority)
         except Exception as error:
-            raise self.failure(error) from None
+            raise self._refusal(error, "broadcast", tensor, priority) from None
         tensor.track(native)
         return Handle(self, native, result, keep, finish)
+
+    def _refusal(self, error: Exception, verb: str, tensor: Tensor, priority: object) -> Exception:
+        """The core takes few types. What it said about an argument is for engineers; this is for users."""
+        if isinstance(priority, int) and -(1 << 31) <= priority < 1 << 31:
+            return self.failure(error)
+        return ConfigError(
+            f"{verb} of {tensor.name}: priority={priority!r}, expected a whole number of 32 bits"
+        )
 
     def _nothing_to_move(self, tensor: Tensor, result: T) -> Handle[T]:
         """A tensor of zero elements is declared and compared like any other, and done at once."""
@@ -195,6 +203,8 @@ class Session:
             self._left = True
         try:
             self._control.leave(suspend=suspend, failed=failed, reason=reason)
+        except Exception as error:  # we go all the same, and the others will notice
+            logger.warning("could not say goodbye to the scheduler: %s: %s", type(error).__name__, error)
         finally:
             self._client.close()
             self._orphans.clear()

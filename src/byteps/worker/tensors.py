@@ -19,7 +19,8 @@ from byteps.worker.interface import Client, Control, NativeHandle, Spec
 __all__ = ["Tensor", "Tensors", "codec_of"]
 
 _REFUSED = -1  # the id of a tensor that the scheduler refused
-_PENDING_MAX = 8  # above it the finished ones are dropped; they only cost memory
+_PENDING_ROOM = 8
+_NAME_BYTES = 4096
 
 
 def codec_of(compression_params: Mapping[str, object] | None) -> str:
@@ -29,6 +30,17 @@ def codec_of(compression_params: Mapping[str, object] | None) -> str:
     raise ConfigError(
         f"compression_params={dict(compression_params)!r}: this version sends tensors uncompressed; pass None"
     )
+
+
+def _check_name(spec: Spec) -> None:
+    """Refuse here what the scheduler would have to refuse by ending the connection."""
+    if not isinstance(spec.name, str):
+        raise ConfigError(f"the name of a tensor is {spec.name!r}, expected text")
+    if not 0 < len(spec.name.encode(errors="replace")) <= _NAME_BYTES or not spec.name.isprintable():
+        raise ConfigError(
+            f"the name of a tensor is {spec.name[:80]!r} with {len(spec.name)} characters, "
+            f"expected 1 to {_NAME_BYTES} bytes of printable text"
+        )
 
 
 class Tensor:
@@ -43,6 +55,7 @@ class Tensor:
         "native",
         "nbytes",
         "pending",
+        "room",
         "shape",
         "tensor_id",
     )
@@ -55,6 +68,7 @@ class Tensor:
         self.native = native  # None when there are no bytes to move
         self.conflict = conflict  # why ranks disagree, once that is known
         self.pending: list[NativeHandle] = []  # operations that may still be in flight
+        self.room = _PENDING_ROOM  # more than this: time to look which are done
 
     def is_like(self, spec: Spec) -> bool:
         """True when ``spec`` needs no new declaration."""
@@ -62,10 +76,10 @@ class Tensor:
 
     def track(self, handle: NativeHandle) -> None:
         """Remember an operation, so that the next generation can wait for it."""
-        pending = self.pending
-        if len(pending) >= _PENDING_MAX:
-            pending[:] = [each for each in pending if not each.done()]
-        pending.append(handle)
+        self.pending.append(handle)
+        if len(self.pending) > self.room:
+            self.pending = [each for each in self.pending if not each.done()]
+            self.room = max(_PENDING_ROOM, 2 * len(self.pending))  # so that looking stays rare
 
     def finish(self) -> None:
         """Wait for the operations in flight; how they ended is the business of their handles."""
@@ -94,7 +108,9 @@ class Tensors:
         wanted = list(specs)
         for spec in wanted:
             known = self.by_name.get(spec.name)
-            if known is not None and not known.is_like(spec):
+            if known is None:
+                _check_name(spec)
+            elif not known.is_like(spec):
                 # Without the lock: what we wait for may need a declaration by another thread of ours.
                 known.finish()
         with self._lock:

@@ -8,14 +8,15 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
 from byteps.tools.bench.bound import Shape, Wires
+from byteps.tools.bench.machine import cpu_seconds
 from byteps.tools.bench.members import Members, Message
 
-__all__ = ["Cluster", "environment"]
+__all__ = ["Cluster", "Sample", "environment"]
 
 STARTUP_TIMEOUT_S = 90.0
 STEP_TIMEOUT_S = 120.0
@@ -40,6 +41,14 @@ def environment(role: str, workers: int, servers: int, port: int, job_id: str) -
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
     }
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One round: how long it took, and the CPU time of all workers and servers together."""
+
+    time_s: float
+    cpu_s: float
 
 
 class Cluster:
@@ -115,30 +124,42 @@ class Cluster:
             setups[name] = {"do": "setup", "fds": wires.server_fds(index), "index": index}
         return setups
 
-    def ask_workers(self, request: Message, timeout_s: float = STEP_TIMEOUT_S) -> float:
-        """Let all workers do the same; the seconds from the first start to the last end, if they timed it."""
-        return self._span({name: request for name in self._worker_names}, timeout_s)
-
-    def measure(self, peer: str, nbytes: int, inner: int, shape: Shape | None = None) -> float:
-        """One sample: the time of one round in seconds, as the mean of ``inner`` rounds in a row."""
+    def measure(self, peer: str, nbytes: int, inner: int, shape: Shape | None = None) -> Sample:
+        """One sample of one tensor: the mean of ``inner`` rounds in a row, after one that is not timed."""
         request: Message = {"do": "measure", "peer": peer, "nbytes": nbytes, "inner": inner}
-        requests = {}
+        if peer != "bound":
+            return self._sample(peer, request, {}, inner)
+        assert shape is not None
+        request |= asdict(shape)
+        sums = request | {"do": "sum", "rounds": 1 + inner, "servers": self.servers}
+        return self._sample(peer, request, {name: sums for name in self._summers}, inner)
+
+    def measure_many(self, peer: str, name: str, sizes: Sequence[int]) -> Sample:
+        """One sample of a set of tensors: one round of all of them, after one that is not timed."""
+        return self._sample(peer, {"do": "measure-many", "peer": peer, "set": name, "sizes": sizes}, {}, 1)
+
+    def repeat_many(self, peer: str, name: str, sizes: Sequence[int], rounds: int, timeout_s: float) -> None:
+        """Rounds of a set of tensors, without a clock."""
+        request = {"do": "repeat-many", "peer": peer, "set": name, "sizes": sizes, "rounds": rounds}
+        self.members.ask({name: request for name in self._worker_names}, timeout_s)
+
+    def _sample(self, peer: str, request: Message, others: dict[str, Message], inner: int) -> Sample:
+        pids = self.server_pids(peer)
+        before = sum(map(cpu_seconds, pids))
+        answers = self.members.ask(others | {name: request for name in self._worker_names}, STEP_TIMEOUT_S)
+        on_servers = (sum(map(cpu_seconds, pids)) - before) / (1 + inner)
+        workers = [answers[name] for name in self._worker_names]
+        span_ns = max(each["end_ns"] for each in workers) - min(each["start_ns"] for each in workers)
+        on_workers = sum(each["cpu_ns"] for each in workers) / 1e9 / inner
+        return Sample(span_ns / 1e9 / inner, on_workers + on_servers)
+
+    def server_pids(self, peer: str) -> list[int]:
+        """The processes that sum for a peer besides its workers."""
         if peer == "bound":
-            assert shape is not None
-            request |= asdict(shape)
-            sums = request | {"do": "sum", "rounds": 1 + inner, "servers": self.servers}
-            requests = {name: sums for name in self._summers}
-        requests |= {name: request for name in self._worker_names}
-        return self._span(requests, STEP_TIMEOUT_S) / inner
-
-    def _span(self, requests: dict[str, Message], timeout_s: float) -> float:
-        answers = self.members.ask(requests, timeout_s)
-        starts = [answer["start_ns"] for answer in answers.values() if "start_ns" in answer]
-        ends = [answer["end_ns"] for answer in answers.values() if "end_ns" in answer]
-        return (max(ends) - min(starts)) / 1e9 if starts else 0.0
-
-    def server_pids(self) -> list[int]:
-        return [self.members.pid(f"server {index}") for index in range(self.servers)]
+            return [self.members.pid(name) for name in self._summers]
+        if peer == "byteps":
+            return [self.members.pid(f"server {index}") for index in range(self.servers)]
+        return []
 
     def leave(self) -> None:
         """End in order: workers leave, servers and scheduler follow. Raises when one does not."""

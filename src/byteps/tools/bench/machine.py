@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import time
 from pathlib import Path
 
-__all__ = ["busy", "machine_facts", "memory_status"]
+__all__ = ["busy", "cpu_seconds", "machine_facts", "memory_status"]
 
 _PROC_FACTS = {
     "tcp_rmem": "/proc/sys/net/ipv4/tcp_rmem",
@@ -70,6 +71,12 @@ def busy() -> str | None:
     if load < 0.5 * cores:
         return None
     return f"this machine is busy (load average {load:.1f} on {cores} cores): expect a wide spread"
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that all threads of a process have used, in user code and in the kernel."""
+    # Linux encodes a process in a clock number so: see clock_getcpuclockid(3). Python has no name for it.
+    return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
 
 
 def memory_status(pid: int) -> dict[str, int]:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
+
+import torch
 
 __all__ = ["Bound", "Byteps", "Gloo", "Peer"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from byteps.tools.bench import report
 from byteps.tools.bench.bound import max_streams
-from byteps.tools.bench.cluster import Cluster
-from byteps.tools.bench.members import Message
+from byteps.tools.bench.cluster import Cluster, Sample
 from byteps.tools.bench.options import Options
 from byteps.tools.bench.plot import draw_bars
 from byteps.tools.bench.push_pull_sizes import Tuned, cluster_name, find_shape, ratio_of
@@ -30,12 +29,10 @@ def run(options: Options) -> list[Verdict]:
         series = {peer: _series(peer, nbytes, options.tensors) for peer in cluster.peers}
         shape = find_shape(cluster, nbytes, options.bound_shape, tuning) if "bound" in series else None
 
-        def measure(peer: str) -> float:
+        def measure(peer: str) -> Sample:
             if peer == "bound":  # it has no tensors: the same bytes in one piece
                 return cluster.measure("bound", nbytes, 1, shape)
-            sizes = [TENSOR_BYTES] * options.tensors
-            request: Message = {"do": "measure-many", "peer": peer, "set": "bench.many", "sizes": sizes}
-            return cluster.ask_workers(request)
+            return cluster.measure_many(peer, "bench.many", [TENSOR_BYTES] * options.tensors)
 
         for peer in cluster.peers:
             measure(peer)  # declares tensors, warms caches; not counted
@@ -43,13 +40,15 @@ def run(options: Options) -> list[Verdict]:
             for repetition, order in enumerate(orders(cluster.peers, options.repeats)):
                 for peer in order:
                     step(f"{repetition + 1} of {options.repeats}, {peer}")
-                    series[peer].samples_s.append(measure(peer))
+                    series[peer].add(measure(peer))
         cluster.leave()
     everything = list(series.values())
     verdict = judge(
         Goal(subject, "{:.1f} times as fast as Gloo", GOAL_TIMES_GLOO), ratio_of(everything, "gloo")
     )
-    table(subject, ["peer", "all of them", "quartiles", "each"], [_row(one) for one in everything])
+    table(
+        subject, ["peer", "all of them", "quartiles", "each", "CPU of all"], [_row(one) for one in everything]
+    )
     path = options.output / "push-pull-many.json"
     report.write(path, "push-pull-many", options.settings(), everything, [verdict], {"bound_tuning": tuning})
     picture = draw_bars(path.with_suffix(".png"), subject, everything)
@@ -71,4 +70,5 @@ def _row(one: Series) -> list[str]:
         format_time(summary.median),
         f"{format_time(summary.q1)} to {format_time(summary.q3)}",
         format_time(summary.median / one.tensors),
+        format_time(one.cpu_s()),
     ]

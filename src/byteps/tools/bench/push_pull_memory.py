@@ -5,7 +5,6 @@ from __future__ import annotations
 from byteps.tools.bench import report
 from byteps.tools.bench.cluster import Cluster
 from byteps.tools.bench.machine import memory_status
-from byteps.tools.bench.members import Message
 from byteps.tools.bench.options import Options
 from byteps.tools.bench.plot import draw_memory
 from byteps.tools.bench.push_pull_sizes import cluster_name
@@ -21,6 +20,7 @@ KB, MB = 1024, 1024**2
 MIDDLE_SET = [4 * KB] * 16 + [64 * KB] * 32 + [MB] * 2
 LARGE_TENSORS, LARGE_ROUNDS = 4, 5
 STEPS = 50
+STEP_TIMEOUT_S = 600.0
 LIMIT_RATIO, LIMIT_EXTRA = 2.2, 64 * MB
 LIMIT_GROWTH_MB = 1.0
 
@@ -33,18 +33,18 @@ def run(options: Options) -> list[Verdict]:
     points: list[Point] = []
     large = [options.large_set // LARGE_TENSORS // 4 * 4] * LARGE_TENSORS
     with Cluster(WORKERS, SERVERS, ["byteps"], streams=1) as cluster:
-        (pid,) = cluster.server_pids()
+        (pid,) = cluster.server_pids("byteps")
         each = max(1, options.rounds // STEPS)
         with progress(title, -(-options.rounds // each) + 1) as step:
             done = 0
             while done < options.rounds:
                 step(f"round {done:,} of {options.rounds:,}")
                 count = min(each, options.rounds - done)
-                cluster.ask_workers(_request("middle", MIDDLE_SET, count), timeout_s=600)
+                cluster.repeat_many("byteps", "bench.middle", MIDDLE_SET, count, STEP_TIMEOUT_S)
                 done += count
                 points.append({"rounds": done, **memory_status(pid)})
             step(f"{LARGE_ROUNDS} rounds of {format_bytes(sum(large))}")
-            cluster.ask_workers(_request("large", large, LARGE_ROUNDS), timeout_s=600)
+            cluster.repeat_many("byteps", "bench.large", large, LARGE_ROUNDS, STEP_TIMEOUT_S)
         final = memory_status(pid)
         cluster.leave()
     declared = sum(MIDDLE_SET) + sum(large)
@@ -71,10 +71,6 @@ def growth(points: list[Point]) -> float:
     early = [point["VmRSS"] for point in points[tenth : 2 * tenth] or points[:1]]
     late = [point["VmRSS"] for point in points[-tenth:]]
     return quantile(late, 0.5) - quantile(early, 0.5)
-
-
-def _request(name: str, sizes: list[int], rounds: int) -> Message:
-    return {"do": "repeat-many", "peer": "byteps", "set": f"bench.{name}", "sizes": sizes, "rounds": rounds}
 
 
 def _verdicts(points: list[Point], peak: int, declared: int) -> list[Verdict]:

@@ -19,6 +19,7 @@ __all__ = ["cluster_name", "find_shape", "ratio_of", "rounds_per_sample", "run"]
 
 GOAL_BYTES = 64 * 1024**2
 GOAL_OF_BOUND = 0.9
+HEADER = ("size", "peer", "time", "spread", "speed", "CPU of all", "byteps is", "quartiles")
 
 Tuned = dict[str, Any]
 
@@ -39,7 +40,7 @@ def run(options: Options) -> list[Verdict]:
                             shapes[nbytes] = find_shape(cluster, nbytes, options.bound_shape, tuning)
                 panels[title] = _measure(cluster, options, shapes, title)
                 cluster.leave()
-            table(f"push-pull, {title}", *_rows(panels[title], cluster.peers, options.peers))
+            table(f"push-pull, {title}", HEADER, _rows(panels[title], options.peers))
     everything = [one for series in panels.values() for one in series]
     verdicts = _verdicts(everything)
     path = options.output / "push-pull.json"
@@ -65,7 +66,7 @@ def find_shape(cluster: Cluster, nbytes: int, fixed: Shape | None, tuning: list[
     if fixed is not None and len(shapes) > 1:
         shapes = [fixed]
     inner = max(1, rounds_per_sample(nbytes, cluster.workers) // 4)
-    shape, times = choose(shapes, lambda each: cluster.measure("bound", nbytes, inner, each))
+    shape, times = choose(shapes, lambda each: cluster.measure("bound", nbytes, inner, each).time_s)
     tuning.append(
         {
             "workers": cluster.workers,
@@ -99,7 +100,7 @@ def _measure(cluster: Cluster, options: Options, shapes: dict[int, Shape], title
                 for peer in order:
                     one = series[nbytes, peer]
                     step(f"{repetition + 1} of {options.repeats}, {format_bytes(nbytes)}, {peer}")
-                    one.samples_s.append(cluster.measure(peer, nbytes, one.inner, shapes.get(nbytes)))
+                    one.add(cluster.measure(peer, nbytes, one.inner, shapes.get(nbytes)))
     return list(series.values())
 
 
@@ -113,28 +114,27 @@ def ratio_of(series: Sequence[Series], peer: str, **where: int) -> Ratio | None:
     return speed_ratio(found["byteps"], found[peer]) if "byteps" in found and peer in found else None
 
 
-def _rows(
-    series: Sequence[Series], present: Sequence[str], asked: Sequence[str]
-) -> tuple[list[str], list[list[str]]]:
-    others = [peer for peer in asked if peer != "byteps"]
-    compared = others if "byteps" in asked else []
-    header = ["size", *asked, *(f"byteps / {peer}" for peer in compared)]
+def _rows(series: Sequence[Series], asked: Sequence[str]) -> list[list[str]]:
     rows = []
     for nbytes in dict.fromkeys(one.nbytes for one in series):
-        cells = {one.peer: _cell(one) for one in series if one.nbytes == nbytes}
-        ratios = [ratio_of(series, peer, nbytes=nbytes) for peer in compared]
-        rows.append(
-            [format_bytes(nbytes)]
-            + [cells.get(peer, "n/a") for peer in asked]
-            + [f"{ratio.value:.2f} [{ratio.q1:.2f} {ratio.q3:.2f}]" if ratio else "n/a" for ratio in ratios]
-        )
-    return header, rows
+        here = {one.peer: one for one in series if one.nbytes == nbytes}
+        for index, peer in enumerate(asked):
+            size = format_bytes(nbytes) if index == 0 else ""
+            rows.append([size, peer, *(_cells(here[peer], series) if peer in here else ["n/a"] * 6)])
+    return rows
 
 
-def _cell(one: Series) -> str:
+def _cells(one: Series, series: Sequence[Series]) -> list[str]:
     summary = one.summary()
-    spread = (summary.q3 - summary.q1) / 2 / summary.median
-    return f"{format_time(summary.median)} ±{spread:.0%} {one.algorithm_bytes_per_s() / 1e9:.2f} GB/s"
+    ratio = ratio_of(series, one.peer, nbytes=one.nbytes) if one.peer != "byteps" else None
+    return [
+        format_time(summary.median),
+        f"±{(summary.q3 - summary.q1) / 2 / summary.median:.0%}",
+        f"{one.algorithm_bytes_per_s() / 1e9:.3f} GB/s",
+        format_time(one.cpu_s()),
+        f"{ratio.value:.2f} x as fast" if ratio else "",
+        f"{ratio.q1:.2f} to {ratio.q3:.2f}" if ratio else "",
+    ]
 
 
 def _verdicts(series: Sequence[Series]) -> list[Verdict]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 
 import torch
-
 from byteps.tools.bench import exact
 from byteps.tools.bench.member import Message, serve
 from byteps.tools.bench.peers import Bound, Byteps, Gloo, Peer
@@ -48,23 +48,19 @@ class _Worker:
         peer = self.peers[request["peer"]]
         exact.fill(tensor.numpy(), self.rank)
         peer.rounds(tensor, 1, request)
-        start = time.monotonic_ns()
-        peer.rounds(tensor, inner, request)
-        end = time.monotonic_ns()
+        times = _timed(lambda: peer.rounds(tensor, inner, request))
         exact.check(tensor.numpy(), self.workers, rounds=1 + inner)
-        return {"start_ns": start, "end_ns": end}
+        return times
 
     def measure_many(self, request: Message) -> Message:
         """One sample of one peer on a set of tensors, all started before the first one is waited for."""
         tensors, peer = self._set(request), self.peers[request["peer"]]
         peer.prepare(tensors)
         peer.many(tensors)
-        start = time.monotonic_ns()
-        peer.many(tensors)
-        end = time.monotonic_ns()
+        times = _timed(lambda: peer.many(tensors))
         for tensor in tensors.values():
             exact.check(tensor.numpy(), self.workers, rounds=2)
-        return {"start_ns": start, "end_ns": end}
+        return times
 
     def repeat_many(self, request: Message) -> Message:
         """Rounds of a set of tensors in pieces that stay finite: what server memory is watched over."""
@@ -92,6 +88,13 @@ class _Worker:
     def leave(self) -> None:
         for peer in self.peers.values():
             peer.leave()
+
+
+def _timed(run: Callable[[], None]) -> Message:
+    cpu, start = time.process_time_ns(), time.monotonic_ns()
+    run()
+    end = time.monotonic_ns()
+    return {"start_ns": start, "end_ns": end, "cpu_ns": time.process_time_ns() - cpu}
 
 
 def main() -> None:

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from byteps.tools.bench.cluster import Sample
 from byteps.tools.bench.machine import machine_facts
-from byteps.tools.bench.stats import Summary, Verdict, summarize
+from byteps.tools.bench.stats import Summary, Verdict, quantile, summarize
 
 __all__ = ["Series", "write"]
 
@@ -29,11 +30,19 @@ class Series:
     nbytes: int  # that one worker contributes in one round
     inner: int  # rounds in a row that make one sample
     samples_s: list[float] = field(default_factory=list)
+    samples_cpu_s: list[float] = field(default_factory=list)  # of all workers and servers together
     tensors: int = 1
     notes: dict[str, Any] = field(default_factory=dict)
 
     def summary(self) -> Summary:
         return summarize(self.samples_s)
+
+    def add(self, sample: Sample) -> None:
+        self.samples_s.append(sample.time_s)
+        self.samples_cpu_s.append(sample.cpu_s)
+
+    def cpu_s(self) -> float:
+        return quantile(self.samples_cpu_s, 0.5)
 
     def algorithm_bytes_per_s(self) -> float:
         return self.nbytes / self.summary().median

@@ -40,12 +40,15 @@ def progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table whose first column is text and whose other columns are numbers."""
+    """A table; the first column is text, the others are numbers. A row with an empty first cell continues."""
     if HAVE_RICH:
         drawn = Table(title=title, title_justify="left")
         for index, name in enumerate(header):
             drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
+        grouped = any(row[0] == "" for row in rows)
         for row in rows:
+            if grouped and row[0]:
+                drawn.add_section()
             drawn.add_row(*row)
         # A pipe has no width: do not fold lines that a program or a log will read.
         Console(width=None if sys.stdout.isatty() else 140).print(drawn)
