@@ -18,6 +18,7 @@
 // arrival. Otherwise a child is added as soon as it is held.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -83,10 +83,10 @@ void bind_worker(nb::module_& m) {
           nb::arg("worker_hosts"), nb::arg("verbose") = 0, nb::arg("sample") = "", nb::arg("telemetry") = true)
       .def(
           "connect",
-          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum) {
-            c.connect(server, shard, Fd(fd), checksum);
+          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby) {
+            c.connect(server, shard, Fd(fd), checksum, nearby);
           },
-          nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"))
+          nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("nearby"))
       .def("start", &Client::start)
       .def(
           "declare",
@@ -118,6 +118,7 @@ void bind_worker(nb::module_& m) {
           },
           nb::arg("kind"), nb::arg("message"), nb::arg("role"), nb::arg("rank"), nb::arg("host"))
       .def("fail_tensor", &Client::fail_tensor, nb::arg("tensor_id"), nb::arg("message"))
+      .def("forget", &Client::forget, nb::arg("tensor_id"))
       .def("fileno", [](Client& c) { return c.events().fileno(); })
       .def("events", [](Client& c) { return events_to_python(c.events()); })
       .def("counters", &Client::counters)

@@ -47,6 +47,7 @@ struct JobOptions {
   uint64_t partition_bytes = 1 << 20;
   bool checksum = false;
   bool tcp = false;
+  bool nearby = false;
   bool asynchronous = false;
   bool deterministic = true;
   double op_timeout_s = 30;
@@ -82,7 +83,7 @@ class Job {
         auto [server_end, client_end] = connected_pair(options.tcp);
         if (options.prepare) options.prepare(server_end.get(), client_end.get());
         server->attach(shard, rank, std::move(server_end), options.checksum);
-        clients.back()->connect(0, shard, std::move(client_end), options.checksum);
+        clients.back()->connect(0, shard, std::move(client_end), options.checksum, options.nearby);
       }
       clients.back()->start();
     }

@@ -92,10 +92,10 @@ class RawPeer final : FrameSink {
 
  private:
   std::byte* begin(const Header& header) override {
-    frames_.push_back({header, std::vector<std::byte>(header.length)});
-    return frames_.back().payload.data();
+    coming_ = {header, std::vector<std::byte>(header.length)};
+    return coming_.payload.data();
   }
-  void end(const Header&, bool) override {}
+  void end(const Header&, bool) override { frames_.push_back(std::move(coming_)); }
 
   const uint64_t job_;
   const uint32_t epoch_;
@@ -104,6 +104,7 @@ class RawPeer final : FrameSink {
   Fd fd_;
   int other_ = -1;
   bool ended_ = false;
+  Frame coming_;
   std::vector<Frame> frames_;
 };
 

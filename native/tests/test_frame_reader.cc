@@ -1,6 +1,7 @@
 // Frames come out the same however the stream is cut, and bad streams are refused with a reason.
 #include "wire/frame_reader.h"
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 

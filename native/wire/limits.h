@@ -24,6 +24,10 @@ constexpr uint16_t kMaxChildren = 65535;
 constexpr size_t kLargePayloadBytes = 16 * 1024;
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
+// On one machine a window larger than this makes a transfer slower, not faster: what is in flight then no longer
+// stays in the caches between sender and receiver.
+constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
+
 // One contribution of every open round is always kept: it becomes the sum. Others that come before their turn
 // (sums are made in rank order) are kept up to this much per shard, or this share of its keys, whichever is
 // more; beyond it, they are dropped and asked for again when their turn has come.

@@ -25,10 +25,12 @@ Client::Client(ClientSettings settings) : settings_(std::move(settings)) {
   for (unsigned i = 0; i < io_threads(); ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
 }
 
-void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum) {
+void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby) {
   if (started_) throw std::logic_error("connect after start");
   IoThread& thread = *threads_[connected_++ % threads_.size()];
-  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum);
+  uint64_t window = settings_.credit_bytes;
+  if (nearby && window > 0) window = std::min<uint64_t>(window, limits::kNearbyWindowBytes);
+  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, window);
 }
 
 void Client::start() {
@@ -132,6 +134,18 @@ void Client::fail_tensor(uint32_t id, const std::string& message) {
     op->fail(failure);
     abandon(op);
   }
+}
+
+void Client::forget(uint32_t id) {
+  std::shared_ptr<Tensor> tensor;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = tensors_.find(id);
+    if (it == tensors_.end()) return;
+    tensor = std::move(it->second);
+    tensors_.erase(it);
+  }
+  for (auto& thread : threads_) thread->forget(tensor);
 }
 
 void Client::abandon(const std::shared_ptr<Operation>& op) {

@@ -35,7 +35,7 @@ class Client {
   ~Client() { close(); }
 
   // Before start(): one connection, authenticated, to every shard of every server.
-  void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum);
+  void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby);
   void start();
 
   // One (server, shard) per partition.
@@ -50,6 +50,8 @@ class Client {
   // All operations, pending and future, fail with this; the first call counts.
   void fail(Failure failure);
   void fail_tensor(uint32_t id, const std::string& message);
+  // The name has been declared anew: operations on this tensor are done, and none will follow.
+  void forget(uint32_t id);
   // Ends all threads and connections; pending operations fail. Idempotent.
   void close();
 

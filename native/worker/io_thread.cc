@@ -8,9 +8,9 @@ namespace byteps {
 IoThread::IoThread(Client& client, unsigned index)
     : client_(client), loop_(*this, "bps-io-" + std::to_string(index), kNanosecondsPerSecond) {}
 
-ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum) {
+ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes) {
   const TcpLink::Options options{client_.settings().job, client_.settings().epoch, checksum};
-  links_.push_back(std::make_unique<ServerLink>(*this, server, std::move(fd), options));
+  links_.push_back(std::make_unique<ServerLink>(*this, server, std::move(fd), options, window_bytes));
   return *links_.back();
 }
 
@@ -29,37 +29,48 @@ void IoThread::post(Work work) {
   if (first) loop_.wake();  // many submissions, one wake-up
 }
 
-void IoThread::submit(Route& route, std::shared_ptr<Operation> op) { post({&route, std::move(op)}); }
-void IoThread::abandon(std::shared_ptr<Operation> op) { post({nullptr, std::move(op)}); }
-void IoThread::abandon_all() { post({nullptr, nullptr}); }
+void IoThread::submit(Route& route, std::shared_ptr<Operation> op) {
+  post({Work::Kind::submit, &route, std::move(op)});
+}
+void IoThread::abandon(std::shared_ptr<Operation> op) { post({Work::Kind::abandon, nullptr, std::move(op)}); }
+void IoThread::abandon_all() { post({Work::Kind::abandon_all}); }
+void IoThread::forget(std::shared_ptr<Tensor> tensor) {
+  post({Work::Kind::forget, nullptr, nullptr, std::move(tensor)});
+}
 
 void IoThread::on_wake() {
   {
     std::lock_guard lock(inbox_mutex_);
     taken_.swap(inbox_);
   }
-  for (Work& work : taken_) {
-    if (work.route) {
+  for (Work& work : taken_) handle(work);
+  taken_.clear();
+}
+
+void IoThread::handle(Work& work) {
+  switch (work.kind) {
+    case Work::Kind::submit: {
       Route& route = *work.route;
       route.op = std::move(work.op);
       route.active_index = active_.size();
       active_.push_back(&route);
-      if (ended_ || route.op->failing()) {
-        release(route);
-      } else {
-        route.link->submit(route);
-      }
-    } else if (work.op) {
+      if (ended_ || route.op->failing()) return release(route);
+      return route.link->submit(route);
+    }
+    case Work::Kind::abandon:
       for (size_t i = active_.size(); i-- > 0;) {
         if (active_[i]->op == work.op) drop(*active_[i]);
       }
-    } else {
+      return;
+    case Work::Kind::abandon_all:
       ended_ = true;
       for (auto& link : links_) link->link()->close();
       while (!active_.empty()) drop(*active_.back());
-    }
+      return;
+    case Work::Kind::forget:
+      for (auto& link : links_) link->forget(work.tensor->id);
+      return;
   }
-  taken_.clear();
 }
 
 void IoThread::drop(Route& route) {

@@ -18,7 +18,7 @@ class IoThread final : public EventLoop::Owner {
   IoThread(Client& client, unsigned index);
 
   // Before start().
-  ServerLink& add_link(uint16_t server, Fd fd, bool checksum);
+  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes);
 
   // Any thread.
   void start();
@@ -27,6 +27,8 @@ class IoThread final : public EventLoop::Owner {
   void submit(Route& route, std::shared_ptr<Operation> op);
   // Lets go of this operation's memory if this thread has any of it; its failure is set already.
   void abandon(std::shared_ptr<Operation> op);
+  // No operation on this tensor will follow.
+  void forget(std::shared_ptr<Tensor> tensor);
   // The client has failed: ends all links and lets go of all operations.
   void abandon_all();
   uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
@@ -42,8 +44,10 @@ class IoThread final : public EventLoop::Owner {
 
  private:
   struct Work {
-    Route* route;  // null: abandon op; both null: abandon everything
-    std::shared_ptr<Operation> op;
+    enum class Kind { submit, abandon, abandon_all, forget } kind;
+    Route* route = nullptr;
+    std::shared_ptr<Operation> op{};
+    std::shared_ptr<Tensor> tensor{};
   };
 
   void on_wake() override;
@@ -51,6 +55,7 @@ class IoThread final : public EventLoop::Owner {
   void on_tick(int64_t now) override;
   bool wants_ticks() const override { return !active_.empty(); }
   void post(Work work);
+  void handle(Work& work);
   void drop(Route& route);
 
   Client& client_;

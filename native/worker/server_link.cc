@@ -10,8 +10,8 @@
 
 namespace byteps {
 
-ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options)
-    : thread_(thread), server_(server) {
+ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t window_bytes)
+    : thread_(thread), server_(server), window_bytes_(window_bytes) {
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
 }
 
@@ -25,7 +25,7 @@ void ServerLink::submit(Route& route) {
   route.answered.assign(route.pieces.size(), false);
   route.link_bytes_at_start = sent_bytes_;
   // Without credit there is no queue worth ordering: first come, first served.
-  const int32_t priority = thread_.client().settings().credit_bytes > 0 ? route.op->priority : 0;
+  const int32_t priority = window_bytes_ > 0 ? route.op->priority : 0;
   ready_.push(priority, {&route, 0, static_cast<uint32_t>(route.pieces.size())});
   touched_ = true;
 }
@@ -54,9 +54,8 @@ bool ServerLink::next(OutFrame& out) {
   Ready& ready = ready_.top();
   const uint32_t piece = ready.route->pieces[ready.at];
   const uint32_t length = ready.route->tensor->cut.length_of(piece);
-  const uint64_t credit = thread_.client().settings().credit_bytes;
   const uint64_t in_flight = sent_bytes_ - received_bytes_;
-  if (credit > 0 && in_flight > 0 && in_flight + length > credit) return false;
+  if (window_bytes_ > 0 && in_flight > 0 && in_flight + length > window_bytes_) return false;
   fill_push(out, ready);
   if (++ready.at == ready.end) ready_.pop();
   return true;
@@ -95,8 +94,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
 
   sent_bytes_ += header.length;
   const uint64_t in_flight = sent_bytes_ - received_bytes_;
-  const bool nearly_used = in_flight + limits::kPieceBytes > settings.credit_bytes;
-  if (settings.credit_bytes > 0 && (nearly_used || sent_bytes_ - asked_at_bytes_ >= settings.credit_bytes / 4)) {
+  const bool nearly_used = in_flight + limits::kPieceBytes > window_bytes_;
+  if (window_bytes_ > 0 && (nearly_used || sent_bytes_ - asked_at_bytes_ >= window_bytes_ / 4)) {
     header.flags |= kFlagWantCredit;
     asked_at_bytes_ = sent_bytes_;
   }

@@ -14,7 +14,7 @@ class IoThread;
 
 class ServerLink final : public FrameSource, public FrameSink, public Link::Watcher {
  public:
-  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options);
+  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t window_bytes);
 
   uint16_t server() const { return server_; }
   IoThread& thread() { return thread_; }
@@ -23,6 +23,7 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   // Thread of the link.
   void submit(Route& route);
   void abandon(Route& route);  // the operation's memory is about to go
+  void forget(uint32_t tensor) { routes_.erase(tensor); }
   void settle();
 
  private:
@@ -45,6 +46,7 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
 
   IoThread& thread_;
   const uint16_t server_;
+  const uint64_t window_bytes_;  // PUSH payload that the server has not consumed; 0: no limit
   std::shared_ptr<TcpLink> link_;
   std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
   std::deque<Route*> to_declare_;

@@ -117,8 +117,8 @@ class Client:
         sample: str = "",
         telemetry: bool = True,
     ) -> None: ...
-    def connect(self, server: int, shard: int, fd: int, checksum: bool) -> None:
-        """Takes the fd of an authenticated connection; before start()."""
+    def connect(self, server: int, shard: int, fd: int, checksum: bool, nearby: bool) -> None:
+        """Takes the fd of an authenticated connection, perhaps on this machine; before start()."""
     def start(self) -> None: ...
     def declare(
         self,
@@ -133,6 +133,8 @@ class Client:
     def broadcast(self, tensor: Tensor, address: int, root: int, priority: int) -> Handle: ...
     def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None: ...
     def fail_tensor(self, tensor_id: int, message: str) -> None: ...
+    def forget(self, tensor_id: int) -> None:
+        """Its operations are done and none will follow."""
     def fileno(self) -> int: ...
     def events(self) -> list[tuple[str, int, str]]:
         """("log", level, text), ("lost", server, reason) or ("violation", server, reason)."""

@@ -245,6 +245,9 @@ def running(
     """A complete job: everybody has joined."""
     with Job(workers, servers, **env) as job:
         scheduler = job.scheduler()
-        others = [job.server() for _ in range(servers)]
+        others = [job.server(BYTEPS_LOG_LEVEL="INFO") for _ in range(servers)]
         coming = [job.joining(number) for number in range(workers)]
-        yield job, scheduler, others, [future.result(LIMIT_S) for future in coming]
+        here = [future.result(LIMIT_S) for future in coming]
+        for server in others:
+            server.expect("epoch 1 runs")
+        yield job, scheduler, others, here

@@ -11,7 +11,7 @@ from itertools import permutations
 import pytest
 from control_job import LIMIT_S, Job, Process, Worker, running
 
-from byteps.control.messages import Leave, Retire, TensorSpec, View, Waiting
+from byteps.control.messages import Failed, Leave, Retire, TensorSpec, View, Waiting
 from byteps.errors import (
     DeclarationError,
     HandshakeError,
@@ -61,17 +61,31 @@ def test_view_names_everybody() -> None:
         assert view.members[0].pid == os.getpid()
 
 
-def test_who_is_missing_is_said_by_everybody() -> None:
-    with Job(2, 1, BYTEPS_CONNECT_TIMEOUT_S="4") as job:
-        scheduler = job.scheduler()
+def test_scheduler_says_who_is_missing_and_gives_up() -> None:
+    with Job(2, 1) as job:
+        scheduler = job.scheduler(BYTEPS_CONNECT_TIMEOUT_S="6")
+        member = job.raw_when_up(0)
         missing = "1 of 2 workers, 0 of 1 servers; missing worker 1; server 0"
-        join = job.joining(0)
-        with pytest.raises(JoinTimeoutError) as raised:
-            join.result(LIMIT_S)
-        assert missing in str(raised.value) and "BYTEPS_CONNECT_TIMEOUT_S" in str(raised.value)
+        scheduler.expect(f"waiting for {missing}")
         assert scheduler.wait() == 1
-        assert f"waiting for {missing}" in scheduler.output  # while it waited
-        assert "byteps scheduler: JoinTimeoutError" in scheduler.lines[-1]
+        assert "byteps scheduler: JoinTimeoutError" in scheduler.lines[-1] and missing in scheduler.lines[-1]
+        told = [member.receive()]
+        while isinstance(told[-1], Waiting):
+            told.append(member.receive())
+        assert told[0] == Waiting(missing)
+        assert (
+            isinstance(told[-1], Failed) and told[-1].error == "JoinTimeoutError" and missing in told[-1].text
+        )
+
+
+def test_worker_that_gives_up_says_who_is_missing() -> None:
+    with Job(2, 1) as job:
+        job.scheduler()
+        job.raw_when_up(0).receive()
+        with pytest.raises(JoinTimeoutError) as raised:
+            job.worker(1, BYTEPS_CONNECT_TIMEOUT_S="1").join()
+        assert "2 of 2 workers, 0 of 1 servers; missing server 0" in str(raised.value)
+        assert "BYTEPS_CONNECT_TIMEOUT_S" in str(raised.value)
 
 
 def test_without_a_scheduler_the_address_is_named() -> None:
@@ -345,7 +359,7 @@ def test_interrupted_start_up_ends_at_once() -> None:
     with Job(1, 1) as job:
         server = job.server(PS_VERBOSE="1")
         scheduler = job.scheduler()
-        server.expect("connected to")
+        server.expect("connected to")  # and maybe registered, maybe not
         for process in (server, scheduler):
             process.popen.send_signal(signal.SIGTERM)
             assert process.wait() == 128 + signal.SIGTERM

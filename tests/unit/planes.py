@@ -62,6 +62,9 @@ class FakeClient:
     def fail(self, *arguments: Any) -> None:
         self.failures.append(arguments)
 
+    def forget(self, tensor_id: int) -> None:
+        self.forgotten = [*getattr(self, "forgotten", []), tensor_id]
+
     def fail_tensor(self, *arguments: Any) -> None:
         self.failures.append(arguments)
 

@@ -2,6 +2,7 @@
 //
 // The first byte of the input chooses how the stream is cut. Every other input is repaired (magic, version, job,
 // epoch and checksums are put right at each frame), so that the fuzzer gets past them to the rest.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 

@@ -146,6 +146,7 @@ async def join(
             progress.say(f"{where} cannot be reached yet: {reason}")
         except BaseException:
             if link is not None:
+                link.send(Leave(failed=True, reason="it was stopped while the job started"))
                 link.close()
             raise
         if link is not None:

@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from byteps.config import Config
-from byteps.control.address import wants_checksum
+from byteps.control.address import same_host, wants_checksum
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.link import FIRST_RETRY_S, LAST_RETRY_S
@@ -25,6 +25,7 @@ class DataConnection(NamedTuple):
     shard: int
     fd: int
     checksum: bool
+    nearby: bool  # on this machine
 
 
 async def open_all(config: Config, view: View, deadline: float) -> list[DataConnection]:
@@ -67,8 +68,8 @@ async def _open(config: Config, view: View, server: Member, shard: int, deadline
         )
         try:
             sock = await open_socket(server.address, server.port, handshake)
-            checksum = wants_checksum(config.checksum, sock)
-            return DataConnection(server.rank, shard, sock.detach(), checksum)
+            checksum, nearby = wants_checksum(config.checksum, sock), same_host(sock)
+            return DataConnection(server.rank, shard, sock.detach(), checksum, nearby)
         except HandshakeError as error:
             raise HandshakeError(f"worker {view.rank} cannot connect to {where}: {error}") from None
         except OSError as error:

@@ -80,6 +80,9 @@ class LocalClient:
     def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None:
         """There is no peer to lose."""
 
+    def forget(self, tensor_id: int) -> None:
+        """Nothing is kept per tensor."""
+
     def fail_tensor(self, tensor_id: int, message: str) -> None:
         """There is nobody to disagree with."""
 

@@ -79,8 +79,8 @@ class RemoteControl:
         connections = self.scheduler.open_data_connections(view)
         fds = [*self.scheduler.inherited_fds(), *(connection.fd for connection in connections)]
         self._sockets = [(fd, os.fstat(fd).st_ino) for fd in fds]
-        for server, shard, fd, checksum in connections:
-            client.connect(server, shard, fd, checksum)
+        for server, shard, fd, checksum, nearby in connections:
+            client.connect(server, shard, fd, checksum, nearby)
         client.start()
         self._client = client
         self.scheduler.add_reader(client.fileno(), self._on_native_events)

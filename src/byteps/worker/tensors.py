@@ -161,7 +161,10 @@ class Tensors:
         return 0 if known is None else known.generation + 1
 
     def _add(self, tensor: Tensor) -> None:
+        before = self.by_name.get(tensor.name)
         self.by_name[tensor.name] = tensor
+        if before is not None and before.native is not None:
+            self._client.forget(before.tensor_id)
         # The other half of refuse(): whichever of the two comes second sees the other's work.
         if tensor.tensor_id in self._conflicts:
             self._mark(tensor, self._conflicts[tensor.tensor_id])

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
-
-import torch
+from torch import Tensor
+from torch import distributed as dist
 
 __all__ = ["Bound", "Byteps", "Gloo", "Peer"]
 
@@ -24,14 +23,14 @@ class Peer(ABC):
     """One way to sum tensors over all workers."""
 
     @abstractmethod
-    def rounds(self, tensor: torch.Tensor, count: int, how: Mapping[str, Any]) -> None:
+    def rounds(self, tensor: Tensor, count: int, how: Mapping[str, Any]) -> None:
         """Sum in place ``count`` times in a row; ``how`` is the request, with a peer's own settings."""
 
-    def many(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def many(self, tensors: Mapping[str, Tensor]) -> None:
         """Start the sums of all tensors, then wait for all."""
         raise NotImplementedError(f"{type(self).__name__} sums one tensor at a time")
 
-    def prepare(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def prepare(self, tensors: Mapping[str, Tensor]) -> None:
         """What a user would do once, before the first sum."""
         return
 
@@ -49,15 +48,15 @@ class Byteps(Peer):
         self._bps = byteps.torch
         self._bps.init()
 
-    def rounds(self, tensor: torch.Tensor, count: int, how: Mapping[str, Any]) -> None:
+    def rounds(self, tensor: Tensor, count: int, how: Mapping[str, Any]) -> None:
         name = f"bench.{tensor.numel()}"
         for _ in range(count):
             self._bps.push_pull_inplace(tensor, average=False, name=name)
 
-    def prepare(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def prepare(self, tensors: Mapping[str, Tensor]) -> None:
         self._bps.declare(tensors)
 
-    def many(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def many(self, tensors: Mapping[str, Tensor]) -> None:
         start, wait = self._bps.push_pull_async_inplace, self._bps.synchronize
         handles = [start(tensor, average=False, name=name) for name, tensor in tensors.items()]
         for handle in handles:
@@ -79,11 +78,11 @@ class Gloo(Peer):
             timeout=_GLOO_TIMEOUT,
         )
 
-    def rounds(self, tensor: torch.Tensor, count: int, how: Mapping[str, Any]) -> None:
+    def rounds(self, tensor: Tensor, count: int, how: Mapping[str, Any]) -> None:
         for _ in range(count):
             dist.all_reduce(tensor)
 
-    def many(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def many(self, tensors: Mapping[str, Tensor]) -> None:
         works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors.values()]
         for work in works:
             assert work is not None  # only a process outside of the group gets None
@@ -102,7 +101,7 @@ class Bound(Peer):
         self._run = _core.plain_worker
         self._fds = fds  # [server][stream]
 
-    def rounds(self, tensor: torch.Tensor, count: int, how: Mapping[str, Any]) -> None:
+    def rounds(self, tensor: Tensor, count: int, how: Mapping[str, Any]) -> None:
         streams = [fd for server in self._fds for fd in server[: how["streams"]]]
         self._run(
             streams,
