@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "aggregator/shard.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace byteps {
@@ -29,8 +30,9 @@ void ChildLink::send_text(Header header, std::string_view text) {
 }
 
 bool ChildLink::next(OutFrame& out) {
+  const uint64_t received = credit();
   if (out_.empty()) {
-    if (!credit_wanted_ || told_received_ == received_bytes_) return false;
+    if (told_bytes_ >= wanted_bytes_ || received <= told_bytes_) return false;
     out = {};
     out.header.type = FrameType::credit;
     out.header.sender = child_;
@@ -38,15 +40,33 @@ bool ChildLink::next(OutFrame& out) {
     out = std::move(out_.top());
     out_.pop();
   }
-  out.header.received = told_received_ = received_bytes_;
-  credit_wanted_ = false;
+  if (received > told_bytes_) credit_due_ns_ = EventLoop::kNever;  // progress: settle() starts the wait anew
+  out.header.received = told_bytes_ = received;
   shard_.trace_frame(">", child_, out.header);
   return true;
 }
 
+uint64_t ChildLink::credit() const {
+  const uint64_t bytes = on_arrival_ ? arrived_bytes_ : std::min(answered_bytes_, arrived_bytes_);
+  return std::max(bytes, told_bytes_);
+}
+
 void ChildLink::settle() {
   if (!std::exchange(touched_, false)) return;
-  if (link_->alive()) link_->flush();
+  if (on_arrival_ && answered_bytes_ >= arrived_bytes_) on_arrival_ = false;
+  if (!link_->alive()) return;
+  link_->flush();
+  if (told_bytes_ >= wanted_bytes_) {
+    credit_due_ns_ = EventLoop::kNever;
+  } else if (credit_due_ns_ == EventLoop::kNever) {
+    credit_due_ns_ = now_ns() + limits::kCreditPatienceNs;
+  }
+}
+
+void ChildLink::on_deadline(int64_t now) {
+  if (now < credit_due_ns_) return;
+  on_arrival_ = true;
+  touched_ = true;
 }
 
 std::byte* ChildLink::begin(const Header& header) {
@@ -75,11 +95,16 @@ void ChildLink::end(const Header& header, bool landed) {
     shard_.declare(header, small_);
     return;
   }
-  received_bytes_ += header.length;
-  if (header.flags & kFlagWantCredit) credit_wanted_ = touched_ = true;
+  arrived_bytes_ += header.length;
+  if (header.flags & kFlagWantCredit) {
+    wanted_bytes_ = arrived_bytes_;
+    touched_ = true;
+  }
   BufferRef payload = std::move(incoming_);
   incoming_.reset();
-  shard_.contribute(child_, header, landed || header.length == 0, std::move(payload));
+  if (!shard_.contribute(child_, header, landed || header.length == 0, std::move(payload))) {
+    answered_bytes_ += header.length;
+  }
 }
 
 void ChildLink::on_end(Link&, Link::End end, const std::string& reason) {

@@ -20,8 +20,13 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
 
   void send(Header header, const std::byte* payload, BufferRef keep);
   void send_text(Header header, std::string_view text);
-  // End of a batch: answers a request for credit if no result has carried it, and flushes.
+  // The round of a contribution of this many bytes is over.
+  void answered(uint64_t bytes) { answered_bytes_ += bytes; }
+  // End of a batch: flushes, and says what has been consumed if no result has said it.
   void settle();
+  // When to give credit without an answer; see credit() below.
+  int64_t credit_due_ns() const { return credit_due_ns_; }
+  void on_deadline(int64_t now);
 
  private:
   bool next(OutFrame& out) override;
@@ -35,9 +40,17 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   ReadyQueue<OutFrame> out_;
   BufferRef incoming_;             // where the payload of the PUSH being read lands
   std::vector<std::byte> small_;   // where the payload of a DECLARE lands
-  uint64_t received_bytes_ = 0;    // PUSH payload consumed, the `received` of what we send
-  uint64_t told_received_ = 0;     // the last value sent
-  bool credit_wanted_ = false;
+  // Credit comes back when a contribution's round is over, so that ranks that push the same tensors stay close
+  // together and their pieces meet in the cache. When that takes too long, because the others are late or push
+  // something else first, credit comes back on arrival until they have caught up: waiting longer could block
+  // ranks that wait for each other in a circle.
+  uint64_t credit() const;
+  uint64_t arrived_bytes_ = 0;     // PUSH payload consumed
+  uint64_t answered_bytes_ = 0;    // of that, in rounds that are over
+  uint64_t told_bytes_ = 0;        // the last `received` sent
+  uint64_t wanted_bytes_ = 0;      // arrived_bytes_ when credit was last asked for
+  int64_t credit_due_ns_ = EventLoop::kNever;
+  bool on_arrival_ = false;
   bool touched_ = false;           // has something to send at the end of this batch
 };
 

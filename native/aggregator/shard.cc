@@ -39,7 +39,7 @@ Header answer(FrameType type, const KeyState& key, uint32_t round, int32_t prior
 Shard::Shard(const AggregatorSettings& settings, unsigned index, EventQueue& events)
     : settings_(settings),
       events_(events),
-      loop_(*this, "bps-shard-" + std::to_string(index), kNanosecondsPerSecond),
+      loop_(*this, "bps-shard-" + std::to_string(index)),
       links_(settings.children.size()),
       departed_(settings.children.size(), false) {}
 
@@ -195,7 +195,7 @@ bool Shard::may_hold(const KeyState& key, uint16_t child) const {
          live_bytes_ - open_bytes_ + key.length <= std::max(limits::kHeldBytes, share);
 }
 
-void Shard::contribute(uint16_t child, const Header& header, bool landed, BufferRef payload) {
+bool Shard::contribute(uint16_t child, const Header& header, bool landed, BufferRef payload) {
   KeyState& key = key_of(child, header);
   ShardCounters::bump(counters_.contributions);
   if (settings_.key_log) {
@@ -203,11 +203,14 @@ void Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
                            ": " + std::to_string(header.length) + " bytes");
   }
   if (landed && payload) sample(key, ("from " + settings_.children[child]).c_str(), header.round, payload.data(), header.length);
-  if (settings_.asynchronous) return contribute_async(key, child, header, std::move(payload));
+  if (settings_.asynchronous) {
+    contribute_async(key, child, header, std::move(payload));
+    return false;
+  }
 
   if (first_departed_ >= 0) {
-    return send_error(key, child, header.round, ErrorKind::lost,
-                      settings_.children[first_departed_] + " has left the job");
+    send_error(key, child, header.round, ErrorKind::lost, settings_.children[first_departed_] + " has left the job");
+    return false;
   }
   switch (key.round.offer(child, header.round)) {
     case KeyRound::Verdict::accept:
@@ -215,11 +218,11 @@ void Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
     case KeyRound::Verdict::finished:  // its connection broke before the result came
       ShardCounters::bump(counters_.duplicates);
       if (key.result && key.result_round == header.round) send_result(key, child, header);
-      return;
+      return false;
     case KeyRound::Verdict::duplicate:
     case KeyRound::Verdict::past:
       ShardCounters::bump(counters_.duplicates);
-      return;
+      return false;
     case KeyRound::Verdict::ahead:
       throw WireError("PUSH: " + describe(key, header.round) + " while round " +
                       std::to_string(key.round.round()) + " is open");
@@ -240,7 +243,8 @@ void Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
   if (!key.failure.empty()) {
     key.round.hold(child);
     send_error(key, child, header.round, ErrorKind::conflict, key.failure);
-    return advance(key, header);
+    advance(key, header);
+    return true;
   }
   if (!landed) {
     key.round.drop(child);
@@ -251,6 +255,7 @@ void Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
     key.round.hold(child);
   }
   advance(key, header);
+  return landed;
 }
 
 void Shard::advance(KeyState& key, const Header& header) {
@@ -272,6 +277,7 @@ void Shard::advance(KeyState& key, const Header& header) {
       live_bytes_ -= key.length;  // the sum becomes the result
       publish(key, header);
     }
+    tell_answered(key);
     close_round(key);
   }
 }
@@ -293,6 +299,13 @@ void Shard::publish(KeyState& key, const Header& header) {
   finish_sum(key, children(), pool_);
   sample(key, "result", header.round, key.result.data(), key.length);
   for (uint16_t child = 0; child < children(); ++child) send_result(key, child, header);
+}
+
+void Shard::tell_answered(const KeyState& key) {
+  for (uint16_t child = 0; child < children(); ++child) {
+    const bool pushed_bytes = !key.terms.broadcast || key.terms.root == child;
+    if (links_[child] && pushed_bytes) links_[child]->answered(key.length);
+  }
 }
 
 void Shard::send_result(KeyState& key, uint16_t child, const Header& to) {
@@ -382,7 +395,24 @@ std::string Shard::missing_text(const KeyState& key) const {
   return text;
 }
 
-void Shard::on_tick(int64_t now) {
+int64_t Shard::next_deadline_ns() const {
+  int64_t next = open_rounds_ > 0 && settings_.stall_warn_s > 0 ? next_look_ns_ : EventLoop::kNever;
+  for (const auto& link : links_) {
+    if (link) next = std::min(next, link->credit_due_ns());
+  }
+  return next;
+}
+
+void Shard::on_deadline(int64_t now) {
+  for (const auto& link : links_) {
+    if (link) link->on_deadline(now);
+  }
+  if (now < next_look_ns_) return;
+  next_look_ns_ = now + kNanosecondsPerSecond;
+  tell_stalls(now);
+}
+
+void Shard::tell_stalls(int64_t now) {
   constexpr int kMostPerTick = 8;  // one stalled rank stalls every key: a few lines say it
   int told = 0;
   for (auto& [_, key] : keys_) {

@@ -36,21 +36,24 @@ class Shard final : public EventLoop::Owner {
   BufferPool& pool() { return pool_; }
   void declare(const Header& header, const std::vector<std::byte>& payload);
   bool wants_contribution(uint16_t child, const Header& header);
-  void contribute(uint16_t child, const Header& header, bool landed, BufferRef payload);
+  // False: dealt with at once. True: its round is open, and ChildLink::answered() follows when it is over.
+  bool contribute(uint16_t child, const Header& header, bool landed, BufferRef payload);
   void child_ended(ChildLink& link, Link::End end, const std::string& reason);
   void trace_frame(const char* direction, uint16_t child, const Header& header);
 
  private:
   void on_wake() override;
   void on_batch_end() override;
-  void on_tick(int64_t now) override;
-  bool wants_ticks() const override { return open_rounds_ > 0 && settings_.stall_warn_s > 0; }
+  int64_t next_deadline_ns() const override;
+  void on_deadline(int64_t now) override;
+  void tell_stalls(int64_t now);
 
   KeyState& key_of(uint16_t child, const Header& header);
   void contribute_async(KeyState& key, uint16_t child, const Header& header, BufferRef payload);
   void advance(KeyState& key, const Header& header);
   bool may_hold(const KeyState& key, uint16_t child) const;
   void publish(KeyState& key, const Header& header);
+  void tell_answered(const KeyState& key);
   void send_result(KeyState& key, uint16_t child, const Header& to);
   void send_error(const KeyState& key, uint16_t child, uint32_t round, ErrorKind kind, const std::string& text);
   void fail_round(KeyState& key, ErrorKind kind, std::string text);
@@ -75,6 +78,7 @@ class Shard final : public EventLoop::Owner {
   std::vector<bool> departed_;
   int first_departed_ = -1;
   size_t open_rounds_ = 0;
+  int64_t next_look_ns_ = 0;  // for rounds that wait too long
   size_t key_bytes_ = 0;   // of all keys
   size_t open_bytes_ = 0;  // of the keys whose round is open
   size_t live_bytes_ = 0;  // of the contributions held and the sums of open rounds

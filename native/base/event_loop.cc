@@ -25,8 +25,8 @@ void control(int epoll, int operation, int fd, uint32_t events, void* data) {
 
 }  // namespace
 
-EventLoop::EventLoop(Owner& owner, std::string thread_name, int64_t tick_ns)
-    : owner_(owner), name_(std::move(thread_name)), tick_ns_(tick_ns), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+EventLoop::EventLoop(Owner& owner, std::string thread_name)
+    : owner_(owner), name_(std::move(thread_name)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (epoll_.get() < 0) throw std::system_error(errno, std::generic_category(), "epoll_create1");
   control(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, nullptr);
 }
@@ -65,11 +65,10 @@ void EventLoop::remove(int fd, std::shared_ptr<Handler> handler) {
 
 void EventLoop::run() {
   std::array<epoll_event, 64> events;
-  int64_t next_tick = now_ns() + tick_ns_;
   while (!stopping_.load(std::memory_order_relaxed)) {
     int timeout_ms = -1;
-    if (owner_.wants_ticks()) {
-      timeout_ms = static_cast<int>(std::max<int64_t>(0, (next_tick - now_ns() + 999'999) / 1'000'000));
+    if (const int64_t deadline = owner_.next_deadline_ns(); deadline != kNever) {
+      timeout_ms = static_cast<int>(std::clamp<int64_t>((deadline - now_ns() + 999'999) / 1'000'000, 0, 60'000));
     }
     const int n = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
     if (n < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "epoll_wait");
@@ -86,12 +85,11 @@ void EventLoop::run() {
     }
     owner_.on_batch_end();
     removed_.clear();
-    if (const int64_t now = now_ns(); now >= next_tick) {
-      if (owner_.wants_ticks()) {
-        owner_.on_tick(now);
+    if (owner_.next_deadline_ns() != kNever) {
+      if (const int64_t now = now_ns(); now >= owner_.next_deadline_ns()) {
+        owner_.on_deadline(now);
         owner_.on_batch_end();
       }
-      next_tick = now + tick_ns_;
     }
   }
   owner_.on_wake();  // what was put in before stop() is still done

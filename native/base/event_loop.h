@@ -2,10 +2,11 @@
 //
 // Every object that a loop owns is touched by that thread only. Another thread reaches it by putting work
 // somewhere safe and calling wake(); on_wake() then runs in the loop's thread. Nothing spins: with nothing
-// to do the thread sleeps in the kernel, at most until the next tick if ticks are asked for.
+// to do the thread sleeps in the kernel, at most until its owner's next deadline.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -29,11 +30,13 @@ class EventLoop {
     virtual ~Owner() = default;
     virtual void on_wake() = 0;          // after wake(), before the next batch of events
     virtual void on_batch_end() = 0;     // after every batch: send what the batch has produced
-    virtual void on_tick(int64_t now) = 0;
-    virtual bool wants_ticks() const = 0;
+    virtual int64_t next_deadline_ns() const = 0;  // kNever: only events matter
+    virtual void on_deadline(int64_t now) = 0;
   };
 
-  EventLoop(Owner& owner, std::string thread_name, int64_t tick_ns);
+  static constexpr int64_t kNever = INT64_MAX;
+
+  EventLoop(Owner& owner, std::string thread_name);
   ~EventLoop();
 
   void start();
@@ -51,7 +54,6 @@ class EventLoop {
 
   Owner& owner_;
   const std::string name_;
-  const int64_t tick_ns_;
   Fd epoll_;
   WakeFd wake_;
   std::atomic<bool> stopping_{false};

@@ -40,7 +40,7 @@ Liveness::Liveness(uint64_t job, double interval_s, double timeout_s)
     : job_(job),
       interval_ns_(seconds_to_ns(interval_s)),
       timeout_ns_(seconds_to_ns(timeout_s)),
-      loop_(*this, "bps-liveness", interval_ns_) {
+      loop_(*this, "bps-liveness") {
   loop_.start();
 }
 
@@ -103,10 +103,11 @@ void Liveness::on_batch_end() {
   ended_.clear();
 }
 
-void Liveness::on_tick(int64_t now) {
+void Liveness::on_deadline(int64_t now) {
   // If this process itself was stopped for a while, the others' beats lie unread: start counting anew.
-  const bool was_stopped = last_tick_ns_ > 0 && now - last_tick_ns_ > interval_ns_ + timeout_ns_ / 2;
-  last_tick_ns_ = now;
+  const bool was_stopped = last_beat_ns_ > 0 && now - last_beat_ns_ > interval_ns_ + timeout_ns_ / 2;
+  last_beat_ns_ = now;
+  next_beat_ns_ = now + interval_ns_;
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& peer = *(it++)->second;
     peer.beat_due = true;

@@ -33,8 +33,8 @@ class Liveness final : public EventLoop::Owner {
 
   void on_wake() override;
   void on_batch_end() override;
-  void on_tick(int64_t now) override;
-  bool wants_ticks() const override { return !peers_.empty(); }
+  int64_t next_deadline_ns() const override { return peers_.empty() ? EventLoop::kNever : next_beat_ns_; }
+  void on_deadline(int64_t now) override;
   void post(std::function<void()> work);
   void gone(int peer, const char* kind, const std::string& reason);
 
@@ -44,7 +44,8 @@ class Liveness final : public EventLoop::Owner {
   EventLoop loop_;
   std::map<int, std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Peer>> ended_;  // kept until the batch is over
-  int64_t last_tick_ns_ = 0;
+  int64_t next_beat_ns_ = 0;
+  int64_t last_beat_ns_ = 0;
   std::mutex inbox_mutex_;
   std::vector<std::function<void()>> inbox_;
 };

@@ -20,7 +20,7 @@ void bind_bench(nb::module_& module) {
          std::size_t window, std::size_t rounds) {
         // The caller passes the address of an array that outlives the call, as everywhere in this module.
         bench::plain_worker(streams, reinterpret_cast<float*>(address),
-                                    PlainShape{nbytes, chunk_bytes, window, rounds});
+                            PlainShape{nbytes, chunk_bytes, window, rounds});
       },
       nb::arg("streams"), nb::arg("address"), nb::arg("nbytes"), nb::arg("chunk_bytes"), nb::arg("window"),
       nb::arg("rounds"), nb::call_guard<nb::gil_scoped_release>(),

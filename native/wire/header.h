@@ -66,7 +66,7 @@ struct Header {
   uint32_t length = 0;    // bytes of payload that follow
   int32_t priority = 0;   // larger is more urgent
   uint32_t payload_crc = 0;  // CRC32C of the payload if kFlagChecksum, else zero
-  uint64_t received = 0;  // server: payload bytes of PUSH consumed on this connection so far; returns credit
+  uint64_t received = 0;  // server: payload bytes of PUSH on this connection that are done with; returns credit
   uint32_t detail = 0;    // PUSH with kFlagBroadcast: the root's rank; ERROR: ErrorKind and rank; else zero
   uint32_t header_crc = 0;  // CRC32C of the 60 bytes before it
 };

@@ -28,6 +28,9 @@ constexpr size_t kReadBufferBytes = 64 * 1024;
 // stays in the caches between sender and receiver.
 constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
 
+// How long a server holds credit back for a contribution whose round is open, before it gives it on arrival.
+constexpr int64_t kCreditPatienceNs = 2'000'000;
+
 // One contribution of every open round is always kept: it becomes the sum. Others that come before their turn
 // (sums are made in rank order) are kept up to this much per shard, or this share of its keys, whichever is
 // more; beyond it, they are dropped and asked for again when their turn has come.

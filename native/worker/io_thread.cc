@@ -6,7 +6,7 @@
 namespace byteps {
 
 IoThread::IoThread(Client& client, unsigned index)
-    : client_(client), loop_(*this, "bps-io-" + std::to_string(index), kNanosecondsPerSecond) {}
+    : client_(client), loop_(*this, "bps-io-" + std::to_string(index)) {}
 
 ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes) {
   const TcpLink::Options options{client_.settings().job, client_.settings().epoch, checksum};
@@ -101,7 +101,8 @@ void IoThread::on_batch_end() {
   received_bytes_.store(received, std::memory_order_relaxed);
 }
 
-void IoThread::on_tick(int64_t now) {
+void IoThread::on_deadline(int64_t now) {
+  next_look_ns_ = now + kNanosecondsPerSecond;
   for (size_t i = active_.size(); i-- > 0;) {
     Route& route = *active_[i];
     client_.check_age(*route.op, now, route.link->server(), route.left, route.pieces.size());

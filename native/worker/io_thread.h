@@ -52,8 +52,8 @@ class IoThread final : public EventLoop::Owner {
 
   void on_wake() override;
   void on_batch_end() override;
-  void on_tick(int64_t now) override;
-  bool wants_ticks() const override { return !active_.empty(); }
+  int64_t next_deadline_ns() const override { return active_.empty() ? EventLoop::kNever : next_look_ns_; }
+  void on_deadline(int64_t now) override;
   void post(Work work);
   void handle(Work& work);
   void drop(Route& route);
@@ -63,6 +63,7 @@ class IoThread final : public EventLoop::Owner {
   EventLoop loop_;
   std::vector<std::unique_ptr<ServerLink>> links_;
   std::vector<Route*> active_;
+  int64_t next_look_ns_ = 0;  // at operations that take too long
   bool ended_ = false;
   std::atomic<uint64_t> sent_bytes_{0}, received_bytes_{0};
 

@@ -56,3 +56,31 @@ def test_a_low_priority_gigabyte_delays_a_megabyte_by_the_credit_at_most(credit:
             # The bulk that left after the urgent tensor was submitted: at most a window, and the two pieces that
             # the link had already taken into its current call.
             assert result["waited_bytes"] <= credit * PARTITION + 2 * (256 << 10)
+
+
+def opposite_orders(rounds: int) -> list[list[float]]:
+    import numpy as np
+
+    import byteps as bps
+
+    bps.init()
+    data = {name: np.full(1_000_000, 4.0 ** bps.rank(), np.float32) for name in ("a", "b")}
+    order = ("a", "b") if bps.rank() == 0 else ("b", "a")
+    sums = []
+    for _ in range(rounds):  # both in flight: each fills its window with what the other sends last
+        handles = {name: bps.push_pull_async(data[name], False, name) for name in order}
+        sums.append([float(bps.synchronize(handles[name])[-1]) for name in ("a", "b")])
+    if bps.rank() == 0:  # one after the other here, both at once there, in the other order
+        sums.append([float(bps.push_pull(data[name], False, name)[-1]) for name in ("a", "b")])
+    else:
+        handles = {name: bps.push_pull_async(data[name], False, name) for name in order}
+        sums.append([float(bps.synchronize(handles[name])[-1]) for name in ("a", "b")])
+    return sums
+
+
+@pytest.mark.parametrize("credit", [1, 4])
+def test_ranks_that_push_in_opposite_orders_do_not_block_each_other(credit: int) -> None:
+    env = {"BYTEPS_SCHEDULING_CREDIT": str(credit), "BYTEPS_PARTITION_BYTES": "65536"}
+    env["BYTEPS_SERVER_ENGINE_THREAD"] = "1"
+    with cluster(opposite_orders, workers=2, servers=1, args=(3,), env=env) as job:
+        assert job.wait() == [[[5.0, 5.0]] * 4] * 2

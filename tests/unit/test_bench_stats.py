@@ -10,9 +10,9 @@ import pytest
 
 from byteps.tools import bench
 from byteps.tools.bench import exact, push_pull_many
-from byteps.tools.bench.bound import IN_FLIGHT_BYTES, Shape, candidates, choose
+from byteps.tools.bench.bound import FINALISTS, IN_FLIGHT_BYTES, Shape, candidates, shortlist
 from byteps.tools.bench.push_pull_memory import growth
-from byteps.tools.bench.push_pull_sizes import ratio_of, rounds_per_sample
+from byteps.tools.bench.push_pull_sizes import ratio_of, rounds_per_sample, settle
 from byteps.tools.bench.report import Series
 from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge, orders, quantile, speed_ratio, summarize
 from byteps.tools.bench.units import format_bytes, format_count, format_time, parse_bytes
@@ -41,7 +41,7 @@ def test_summary_of_samples() -> None:
     )
 
 
-def test_a_ratio_is_of_medians_and_its_spread_of_pairs() -> None:
+def test_a_ratio_is_formed_repetition_by_repetition() -> None:
     # A burst of noise that slows both sides of one repetition leaves the ratio of that pair alone.
     ratio = speed_ratio(ours_s=[1.0, 1.0, 9.0], theirs_s=[2.0, 2.0, 18.0])
     assert ratio == Ratio(value=2.0, q1=2.0, q3=2.0)
@@ -140,14 +140,32 @@ def test_candidate_shapes_cannot_block_each_other(nbytes: int) -> None:
     assert all(shape.chunk_bytes % 4 == 0 and shape.streams in (1, 2) for shape in shapes)
 
 
-def test_the_fastest_shape_is_chosen_and_everything_tried_is_kept() -> None:
+def test_the_fastest_shapes_go_on_and_everything_tried_is_kept() -> None:
     shapes = candidates(64 * MB, streams=2)
     best = shapes[7]
-    chosen, times = choose(shapes, lambda shape: 1.0 if shape == best else 2.0)
-    assert chosen == best
+    finalists, times = shortlist(shapes, lambda shape: 1.0 if shape == best else 2.0)
+    assert finalists[0] == best
+    assert len(finalists) == FINALISTS
     assert set(times) == set(shapes)
-    assert len(times[best]) == 5
-    assert choose(shapes[:1], lambda shape: pytest.fail("nothing to choose"))[0] == shapes[0]
+    assert len(times[best]) == 3
+    assert shortlist(shapes[:1], lambda shape: pytest.fail("nothing to choose"))[0] == shapes[:1]
+
+
+def test_the_bound_is_the_shape_with_the_best_median_over_all_repetitions() -> None:
+    ours = Series("byteps", 2, 1, 4096, 1, [3.0, 3.0, 3.0])
+    lucky = Series("bound", 2, 1, 4096, 1, [1.0, 9.0, 9.0], notes={"window": 1})
+    steady = Series("bound", 2, 1, 4096, 1, [2.0, 2.0, 2.0], notes={"window": 2})
+    assert settle([ours, lucky, steady]) == ([ours, steady], [lucky])
+    assert settle([ours]) == ([ours], [])
+
+
+def test_faster_than_the_bound_is_not_believed() -> None:
+    goal = Goal("64 MB", "{:.2f} of the bound", 0.9, ceiling=1.0)
+    flattering = judge(goal, Ratio(1.13, 1.01, 1.31))
+    assert not flattering.reached
+    assert not flattering.clear
+    assert "not believed" in flattering.line()
+    assert judge(goal, Ratio(1.01, 0.95, 1.08)).reached  # within the spread of an equal speed
 
 
 def test_shapes_are_parsed() -> None:

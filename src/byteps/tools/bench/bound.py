@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from byteps.tools.bench.stats import quantile
 
-__all__ = ["IN_FLIGHT_BYTES", "Shape", "Wires", "candidates", "choose"]
+__all__ = ["FINALISTS", "IN_FLIGHT_BYTES", "Shape", "Wires", "candidates", "shortlist"]
 
 # Two blocking writes wait for each other when more is in flight than the kernel buffers. On loopback the
 # kernel starts with more than a megabyte for each direction.
@@ -22,8 +22,9 @@ IN_FLIGHT_BYTES = 512 * 1024
 SOCKET_TIMEOUT_S = 60
 
 _CHUNKS = (64 * 1024, 96 * 1024, 128 * 1024, 256 * 1024)
-_WINDOWS = (0, 1, 2, 4)
-_FINALISTS = 5
+_WINDOWS = (0, 2, 4)
+_TRIALS = 3
+FINALISTS = 4
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,21 @@ def candidates(nbytes: int, streams: int) -> list[Shape]:
     ]
 
 
-def choose(
+def shortlist(
     shapes: Sequence[Shape], measure: Callable[[Shape], float]
-) -> tuple[Shape, dict[Shape, list[float]]]:
-    """The fastest shape and every time that was measured: two rounds for all, three more for the best."""
+) -> tuple[list[Shape], dict[Shape, list[float]]]:
+    """The fastest few shapes, best first, and every time that was measured.
+
+    A few samples on a noisy machine do not find the fastest one, and a slow bound would flatter us. So
+    several go on into the measurement itself, and the fastest of them over all repetitions is the bound.
+    """
     times: dict[Shape, list[float]] = {shape: [] for shape in shapes}
-    if len(shapes) == 1:
-        return shapes[0], times
-    for _ in range(2):
-        for shape in shapes:
-            times[shape].append(measure(shape))
-    finalists = sorted(shapes, key=lambda shape: min(times[shape]))[:_FINALISTS]
-    for _ in range(3):
-        for shape in finalists:
-            times[shape].append(measure(shape))
-    return min(finalists, key=lambda shape: quantile(times[shape], 0.5)), times
+    if len(shapes) > 1:
+        for _ in range(_TRIALS):
+            for shape in shapes:
+                times[shape].append(measure(shape))
+    ranked = sorted(shapes, key=lambda shape: quantile(times[shape] or [0.0], 0.5))
+    return ranked[:FINALISTS], times
 
 
 class Wires:

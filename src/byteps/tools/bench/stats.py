@@ -1,8 +1,8 @@
 """Medians, spread, ratios and goals of a benchmark: pure functions over lists of samples.
 
 Noise on a shared machine is one-sided and comes in bursts, so a median of interleaved repetitions stands for
-each side, quartiles show the spread, and a ratio is also formed repetition by repetition: what disturbed
-one repetition disturbed both sides of it.
+each side, quartiles show the spread, and a ratio is formed repetition by repetition: what disturbed one
+repetition disturbed both sides of it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 __all__ = ["Goal", "Ratio", "Summary", "Verdict", "judge", "orders", "quantile", "speed_ratio", "summarize"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How fast one side is as a multiple of the other: value of the medians, quartiles of the pairs."""
+    """How fast one side is as a multiple of the other: median and quartiles of the pairs."""
 
     value: float
     q1: float
@@ -43,11 +46,15 @@ class Goal:
     text: str
     target: float
     at_most: bool = False
+    ceiling: float | None = None  # a better value cannot be: what we compare with was measured badly
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a goal. ``clear`` is false when the target lies inside the quartiles of the pairs."""
+    """What became of a goal. It is not ``clear`` when the target lies inside the quartiles of the pairs.
+
+    A value that cannot be true is not clear either, and reaches nothing.
+    """
 
     goal: Goal
     actual: float | None
@@ -56,12 +63,20 @@ class Verdict:
 
     @property
     def reached(self) -> bool:
-        if self.actual is None:
+        if self.actual is None or self.impossible:
             return False
         return self.actual <= self.goal.target if self.goal.at_most else self.actual >= self.goal.target
 
     @property
+    def impossible(self) -> bool:
+        """Better than the ceiling, and not by the spread alone."""
+        edge = self.actual if self.q1 is None else self.q1
+        return self.goal.ceiling is not None and edge is not None and edge > self.goal.ceiling
+
+    @property
     def clear(self) -> bool:
+        if self.impossible:
+            return False
         if self.q1 is None or self.q3 is None:
             return True
         return not self.q1 <= self.goal.target <= self.q3
@@ -76,7 +91,9 @@ class Verdict:
         if self.actual is None:
             return f"{self.goal.subject}: not measured ({limit})"
         outcome = "reached" if self.reached else "not reached"
-        if not self.clear:
+        if self.impossible:
+            outcome = f"not believed, more than {self.goal.ceiling:g} cannot be; run again on a quiet machine"
+        elif not self.clear:
             outcome += f", but within the noise (quartiles {self.q1:.3g} to {self.q3:.3g})"
         return f"{self.goal.subject}: {self.goal.text.format(self.actual)} ({limit}): {outcome}"
 
@@ -116,16 +133,14 @@ def speed_ratio(ours_s: Sequence[float], theirs_s: Sequence[float]) -> Ratio:
     if len(ours_s) != len(theirs_s):
         raise ValueError(f"paired samples expected, got {len(ours_s)} and {len(theirs_s)}")
     pairs = [theirs / ours for ours, theirs in zip(ours_s, theirs_s, strict=True)]
-    return Ratio(
-        quantile(theirs_s, 0.5) / quantile(ours_s, 0.5), quantile(pairs, 0.25), quantile(pairs, 0.75)
-    )
+    return Ratio(quantile(pairs, 0.5), quantile(pairs, 0.25), quantile(pairs, 0.75))
 
 
 def judge(goal: Goal, ratio: Ratio | None) -> Verdict:
     return Verdict(goal, None) if ratio is None else Verdict(goal, ratio.value, ratio.q1, ratio.q3)
 
 
-def orders(peers: Sequence[str], repeats: int, seed: int = 1) -> list[list[str]]:
+def orders(peers: Sequence[T], repeats: int, seed: int = 1) -> list[list[T]]:
     """The order of the peers in each repetition: shuffled, so that none always follows the same one."""
     source = random.Random(seed)
     return [source.sample(list(peers), len(peers)) for _ in range(repeats)]
