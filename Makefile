@@ -79,7 +79,7 @@ test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pyte
 
 bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets; results in bench-results/
 	$(call say,"measuring push-pull; results go to bench-results/")
-	@bps bench push-pull --output bench-results $(BENCH_ARGS)
+	@bps bench push-pull --all --output bench-results $(BENCH_ARGS)
 
 lint: $(STAMP_TOOLS) ## ruff, mypy --strict, clang-format; changes nothing
 	$(call say,"lint: ruff")

@@ -15,11 +15,11 @@ import sys
 import time
 from typing import Any
 
+import torch
 from sklearn.datasets import load_digits
+from torch import nn
 
 import byteps.torch as bps
-import torch
-from torch import nn
 
 
 class GradientExchange:

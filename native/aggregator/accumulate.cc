@@ -36,7 +36,8 @@ void add_contribution(KeyState& key, uint16_t child, uint16_t children, BufferPo
     return;
   }
   if (children == 2 && key.terms.average) {
-    add_average(dtype, key.sum.data(), part.data(), n, children);  // the last addition and the division in one
+    add_average(dtype, key.sum.data(), part.data(), n,
+                children);  // the last addition and the division in one
   } else {
     add(dtype, key.sum.data(), part.data(), n);
   }

@@ -38,20 +38,20 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   const uint16_t child_;
   std::shared_ptr<TcpLink> link_;
   ReadyQueue<OutFrame> out_;
-  BufferRef incoming_;             // where the payload of the PUSH being read lands
-  std::vector<std::byte> small_;   // where the payload of a DECLARE lands
-  // Credit comes back when a contribution's round is over, so that ranks that push the same tensors stay close
-  // together and their pieces meet in the cache. When that takes too long, because the others are late or push
-  // something else first, credit comes back on arrival until they have caught up: waiting longer could block
-  // ranks that wait for each other in a circle.
+  BufferRef incoming_;            // where the payload of the PUSH being read lands
+  std::vector<std::byte> small_;  // where the payload of a DECLARE lands
+  // Credit comes back when a contribution's round is over, so that ranks that push the same tensors stay
+  // close together and their pieces meet in the cache. When that takes too long, because the others are late
+  // or push something else first, credit comes back on arrival until they have caught up: waiting longer
+  // could block ranks that wait for each other in a circle.
   uint64_t credit() const;
-  uint64_t arrived_bytes_ = 0;     // PUSH payload consumed
-  uint64_t answered_bytes_ = 0;    // of that, in rounds that are over
-  uint64_t told_bytes_ = 0;        // the last `received` sent
-  uint64_t wanted_bytes_ = 0;      // arrived_bytes_ when credit was last asked for
+  uint64_t arrived_bytes_ = 0;   // PUSH payload consumed
+  uint64_t answered_bytes_ = 0;  // of that, in rounds that are over
+  uint64_t told_bytes_ = 0;      // the last `received` sent
+  uint64_t wanted_bytes_ = 0;    // arrived_bytes_ when credit was last asked for
   int64_t credit_due_ns_ = EventLoop::kNever;
   bool on_arrival_ = false;
-  bool touched_ = false;           // has something to send at the end of this batch
+  bool touched_ = false;  // has something to send at the end of this batch
 };
 
 }  // namespace byteps

@@ -34,7 +34,9 @@ class KeyRound {
   uint32_t round() const { return round_; }
   bool open() const { return contributed_ > 0; }
   bool complete() const { return added_ == parts_.size(); }
-  bool missing(uint16_t child) const { return parts_[child] == Part::absent || parts_[child] == Part::dropped; }
+  bool missing(uint16_t child) const {
+    return parts_[child] == Part::absent || parts_[child] == Part::dropped;
+  }
   bool its_turn(uint16_t child) const { return !rank_order_ || child == added_; }
 
   Verdict offer(uint16_t child, uint32_t round) const {
@@ -70,7 +72,7 @@ class KeyRound {
   // The child whose contribution was dropped and is needed now, or -1. Call ask() for it.
   int next_to_ask() const {
     return rank_order_ && added_ < parts_.size() && parts_[added_] == Part::dropped ? static_cast<int>(added_)
-                                                                                   : -1;
+                                                                                    : -1;
   }
   void ask(uint16_t child) {
     parts_[child] = Part::absent;

@@ -39,11 +39,12 @@ struct KeyState {
   std::vector<BufferRef> held;  // by child; empty for a broadcast's other ranks
   BufferRef sum;                // of the children added so far; float32 for half types of three and more
   bool sum_is_wide = false;
-  BufferRef result;             // of the round before; in asynchronous mode the stored value
+  BufferRef result;  // of the round before; in asynchronous mode the stored value
   uint32_t result_round = 0;
-  std::string failure;          // why the open round cannot succeed; every contribution is answered with it
-  std::vector<std::pair<uint16_t, uint32_t>> waiting_for_value;  // asynchronous: (child, round) that came first
-  std::vector<uint32_t> counted;            // asynchronous, by child: rounds already added
+  std::string failure;  // why the open round cannot succeed; every contribution is answered with it
+  std::vector<std::pair<uint16_t, uint32_t>>
+      waiting_for_value;          // asynchronous: (child, round) that came first
+  std::vector<uint32_t> counted;  // asynchronous, by child: rounds already added
   int64_t opened_ns = 0;
   bool stall_told = false;
 };

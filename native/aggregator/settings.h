@@ -15,11 +15,11 @@ struct AggregatorSettings {
   bool scheduled = false;             // urgent results leave first
   bool asynchronous = false;          // contributions change a stored value at once, nobody waits
   double stall_warn_s = 10;
-  int verbose = 0;                    // 2: every frame
-  bool key_log = false;               // every contribution
-  bool debug = false;                 // values of debug_key, or of all keys
+  int verbose = 0;       // 2: every frame
+  bool key_log = false;  // every contribution
+  bool debug = false;    // values of debug_key, or of all keys
   std::string debug_key;
-  std::string sample;                 // values of this tensor
+  std::string sample;  // values of this tensor
 };
 
 }  // namespace byteps

@@ -51,7 +51,8 @@ void Shard::stop() {
   ended_.clear();
 }
 
-// ---- from other threads ------------------------------------------------------------------------------------
+// ---- from other threads
+// ------------------------------------------------------------------------------------
 
 void Shard::post(std::function<void()> work) {
   {
@@ -84,7 +85,8 @@ void Shard::retire(std::vector<uint32_t> tensors) {
   post([this, tensors = std::move(tensors)] { forget(tensors); });
 }
 
-// ---- the loop ----------------------------------------------------------------------------------------------
+// ---- the loop
+// ----------------------------------------------------------------------------------------------
 
 void Shard::on_wake() {
   std::vector<std::function<void()>> work;
@@ -118,21 +120,24 @@ void Shard::child_ended(ChildLink& link, Link::End end, const std::string& reaso
   ended_.push_back(std::move(links_[child]));
 }
 
-// ---- declarations ------------------------------------------------------------------------------------------
+// ---- declarations
+// ------------------------------------------------------------------------------------------
 
 void Shard::declare(const Header& header, const std::vector<std::byte>& payload) {
   const Declaration d = decode_declaration(payload);
   const uint32_t id = tensor_of(header.key);
   auto info = std::make_shared<TensorInfo>(TensorInfo{id, d.name, static_cast<DType>(header.dtype), d.cut});
-  if (d.cut.tensor_bytes % size_of(info->dtype) != 0) throw WireError("DECLARE: not a whole number of elements");
-  info->traced = sample_matches(settings_.sample, d.name, id) ||
-                 (settings_.debug && (settings_.debug_key.empty() || sample_matches(settings_.debug_key, d.name, id)));
+  if (d.cut.tensor_bytes % size_of(info->dtype) != 0)
+    throw WireError("DECLARE: not a whole number of elements");
+  info->traced =
+      sample_matches(settings_.sample, d.name, id) ||
+      (settings_.debug && (settings_.debug_key.empty() || sample_matches(settings_.debug_key, d.name, id)));
   auto [it, is_new] = tensors_.try_emplace(id, info);
   const TensorInfo& known = *it->second;
   if (!is_new && (known.name != info->name || known.dtype != info->dtype || !(known.cut == info->cut))) {
     throw WireError("DECLARE: tensor " + std::to_string(id) + " is known as " + known.name + ", " +
-                    std::to_string(known.cut.tensor_bytes) + " bytes of " + name_of(known.dtype) + ", not as " +
-                    info->name + ", " + std::to_string(info->cut.tensor_bytes) + " bytes of " +
+                    std::to_string(known.cut.tensor_bytes) + " bytes of " + name_of(known.dtype) +
+                    ", not as " + info->name + ", " + std::to_string(info->cut.tensor_bytes) + " bytes of " +
                     name_of(info->dtype));
   }
 }
@@ -144,8 +149,10 @@ KeyState& Shard::key_of(uint16_t child, const Header& header) {
     throw WireError("PUSH: " + settings_.children[child] + " pushes tensor " +
                     std::to_string(tensor_of(header.key)) + " that it has not declared");
   }
-  if (piece_of(header.key) >= tensor->second->cut.pieces()) throw WireError("PUSH: piece beyond the tensor's end");
-  auto [it, _] = keys_.try_emplace(header.key, header.key, tensor->second, children(), settings_.deterministic);
+  if (piece_of(header.key) >= tensor->second->cut.pieces())
+    throw WireError("PUSH: piece beyond the tensor's end");
+  auto [it, _] =
+      keys_.try_emplace(header.key, header.key, tensor->second, children(), settings_.deterministic);
   key_bytes_ += it->second.length;
   ShardCounters::bump(counters_.declared_bytes, it->second.length);
   return it->second;
@@ -168,7 +175,8 @@ void Shard::forget(const std::vector<uint32_t>& tensors) {
   pool_.trim();
 }
 
-// ---- contributions -----------------------------------------------------------------------------------------
+// ---- contributions
+// -----------------------------------------------------------------------------------------
 
 bool Shard::wants_contribution(uint16_t child, const Header& header) {
   KeyState& key = key_of(child, header);
@@ -185,8 +193,7 @@ bool Shard::wants_contribution(uint16_t child, const Header& header) {
   }
   if (settings_.asynchronous) return true;
   if (first_departed_ >= 0 || !key.failure.empty()) return false;
-  return key.round.offer(child, header.round) == KeyRound::Verdict::accept &&
-         may_hold(key, child);
+  return key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child);
 }
 
 bool Shard::may_hold(const KeyState& key, uint16_t child) const {
@@ -199,17 +206,19 @@ bool Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
   KeyState& key = key_of(child, header);
   ShardCounters::bump(counters_.contributions);
   if (settings_.key_log) {
-    events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " + settings_.children[child] +
-                           ": " + std::to_string(header.length) + " bytes");
+    events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " +
+                           settings_.children[child] + ": " + std::to_string(header.length) + " bytes");
   }
-  if (landed && payload) sample(key, ("from " + settings_.children[child]).c_str(), header.round, payload.data(), header.length);
+  if (landed && payload)
+    sample(key, ("from " + settings_.children[child]).c_str(), header.round, payload.data(), header.length);
   if (settings_.asynchronous) {
     contribute_async(key, child, header, std::move(payload));
     return false;
   }
 
   if (first_departed_ >= 0) {
-    send_error(key, child, header.round, ErrorKind::lost, settings_.children[first_departed_] + " has left the job");
+    send_error(key, child, header.round, ErrorKind::lost,
+               settings_.children[first_departed_] + " has left the job");
     return false;
   }
   switch (key.round.offer(child, header.round)) {
@@ -319,7 +328,8 @@ void Shard::send_result(KeyState& key, uint16_t child, const Header& to) {
   link->send(header, key.result.data(), has_it ? BufferRef{} : key.result);
 }
 
-// ---- asynchronous mode -------------------------------------------------------------------------------------
+// ---- asynchronous mode
+// -------------------------------------------------------------------------------------
 
 void Shard::contribute_async(KeyState& key, uint16_t child, const Header& header, BufferRef payload) {
   const Terms terms = terms_of(header);
@@ -349,7 +359,8 @@ void Shard::contribute_async(KeyState& key, uint16_t child, const Header& header
   }
 }
 
-// ---- failures ----------------------------------------------------------------------------------------------
+// ---- failures
+// ----------------------------------------------------------------------------------------------
 
 void Shard::send_error(const KeyState& key, uint16_t child, uint32_t round, ErrorKind kind,
                        const std::string& text) {
@@ -379,7 +390,8 @@ void Shard::child_departed(uint16_t child) {
   }
 }
 
-// ---- what people read --------------------------------------------------------------------------------------
+// ---- what people read
+// --------------------------------------------------------------------------------------
 
 std::string Shard::describe(const KeyState& key, uint32_t round) const {
   std::string text = key.tensor->name;
@@ -429,16 +441,19 @@ void Shard::tell_stalls(int64_t now) {
   }
 }
 
-void Shard::sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes) {
+void Shard::sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data,
+                   size_t bytes) {
   if (!key.tensor->traced) return;
-  events_.log(kWarning, "sample " + describe(key, round) + " " + stage + ": " + sample_text(key.tensor->dtype, data, bytes));
+  events_.log(kWarning, "sample " + describe(key, round) + " " + stage + ": " +
+                            sample_text(key.tensor->dtype, data, bytes));
 }
 
 void Shard::trace_frame(const char* direction, uint16_t child, const Header& header) {
   if (settings_.verbose < 2) return;
   events_.log(kInfo, std::string(direction) + " " + settings_.children[child] + " " + name_of(header.type) +
-                         " key " + std::to_string(tensor_of(header.key)) + "." + std::to_string(piece_of(header.key)) +
-                         " round " + std::to_string(header.round) + " " + std::to_string(header.length) + " bytes");
+                         " key " + std::to_string(tensor_of(header.key)) + "." +
+                         std::to_string(piece_of(header.key)) + " round " + std::to_string(header.round) +
+                         " " + std::to_string(header.length) + " bytes");
 }
 
 }  // namespace byteps

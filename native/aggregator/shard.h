@@ -55,7 +55,8 @@ class Shard final : public EventLoop::Owner {
   void publish(KeyState& key, const Header& header);
   void tell_answered(const KeyState& key);
   void send_result(KeyState& key, uint16_t child, const Header& to);
-  void send_error(const KeyState& key, uint16_t child, uint32_t round, ErrorKind kind, const std::string& text);
+  void send_error(const KeyState& key, uint16_t child, uint32_t round, ErrorKind kind,
+                  const std::string& text);
   void fail_round(KeyState& key, ErrorKind kind, std::string text);
   void close_round(KeyState& key);
   void child_departed(uint16_t child);
@@ -79,9 +80,9 @@ class Shard final : public EventLoop::Owner {
   int first_departed_ = -1;
   size_t open_rounds_ = 0;
   int64_t next_look_ns_ = 0;  // for rounds that wait too long
-  size_t key_bytes_ = 0;   // of all keys
-  size_t open_bytes_ = 0;  // of the keys whose round is open
-  size_t live_bytes_ = 0;  // of the contributions held and the sums of open rounds
+  size_t key_bytes_ = 0;      // of all keys
+  size_t open_bytes_ = 0;     // of the keys whose round is open
+  size_t live_bytes_ = 0;     // of the contributions held and the sums of open rounds
 
   std::mutex inbox_mutex_;
   std::vector<std::function<void()>> inbox_;

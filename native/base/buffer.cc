@@ -11,7 +11,8 @@ constexpr size_t kAlignment = 64;
 
 // Sixteen classes per power of two: at most 1/16 is wasted, and tensors of similar size share buffers.
 size_t size_class(size_t bytes) {
-  if (bytes <= 1024) return (bytes + kAlignment - 1) / kAlignment * kAlignment + (bytes == 0 ? kAlignment : 0);
+  if (bytes <= 1024)
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment + (bytes == 0 ? kAlignment : 0);
   const size_t step = std::bit_floor(bytes - 1) / 16;
   return (bytes + step - 1) / step * step;
 }

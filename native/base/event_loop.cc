@@ -34,7 +34,8 @@ EventLoop::EventLoop(Owner& owner, std::string thread_name)
 EventLoop::~EventLoop() { stop(); }
 
 void EventLoop::start() {
-  // Signals belong to the interpreter's main thread: block them all while the thread is made, it inherits that.
+  // Signals belong to the interpreter's main thread: block them all while the thread is made, it inherits
+  // that.
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -68,7 +69,8 @@ void EventLoop::run() {
   while (!stopping_.load(std::memory_order_relaxed)) {
     int timeout_ms = -1;
     if (const int64_t deadline = owner_.next_deadline_ns(); deadline != kNever) {
-      timeout_ms = static_cast<int>(std::clamp<int64_t>((deadline - now_ns() + 999'999) / 1'000'000, 0, 60'000));
+      timeout_ms =
+          static_cast<int>(std::clamp<int64_t>((deadline - now_ns() + 999'999) / 1'000'000, 0, 60'000));
     }
     const int n = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
     if (n < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "epoll_wait");

@@ -28,8 +28,8 @@ class EventLoop {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void on_wake() = 0;          // after wake(), before the next batch of events
-    virtual void on_batch_end() = 0;     // after every batch: send what the batch has produced
+    virtual void on_wake() = 0;                    // after wake(), before the next batch of events
+    virtual void on_batch_end() = 0;               // after every batch: send what the batch has produced
     virtual int64_t next_deadline_ns() const = 0;  // kNever: only events matter
     virtual void on_deadline(int64_t now) = 0;
   };

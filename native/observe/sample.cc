@@ -21,14 +21,30 @@ T load(const std::byte* data, size_t index) {
 
 void put(std::ostream& out, DType dtype, const std::byte* data, size_t i) {
   switch (dtype) {
-    case DType::f32: out << load<float>(data, i); return;
-    case DType::f64: out << load<double>(data, i); return;
-    case DType::f16: out << f16_to_f32(load<uint16_t>(data, i)); return;
-    case DType::bf16: out << bf16_to_f32(load<uint16_t>(data, i)); return;
-    case DType::u8: out << int{load<uint8_t>(data, i)}; return;
-    case DType::i8: out << int{load<int8_t>(data, i)}; return;
-    case DType::i32: out << load<int32_t>(data, i); return;
-    case DType::i64: out << load<int64_t>(data, i); return;
+    case DType::f32:
+      out << load<float>(data, i);
+      return;
+    case DType::f64:
+      out << load<double>(data, i);
+      return;
+    case DType::f16:
+      out << f16_to_f32(load<uint16_t>(data, i));
+      return;
+    case DType::bf16:
+      out << bf16_to_f32(load<uint16_t>(data, i));
+      return;
+    case DType::u8:
+      out << int{load<uint8_t>(data, i)};
+      return;
+    case DType::i8:
+      out << int{load<int8_t>(data, i)};
+      return;
+    case DType::i32:
+      out << load<int32_t>(data, i);
+      return;
+    case DType::i64:
+      out << load<int64_t>(data, i);
+      return;
   }
 }
 

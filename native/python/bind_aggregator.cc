@@ -14,9 +14,10 @@ void bind_aggregator(nb::module_& m) {
   nb::class_<Aggregator>(m, "Aggregator")
       .def(
           "__init__",
-          [](Aggregator* self, uint64_t job, uint32_t epoch, unsigned shards, std::vector<std::string> children,
-             bool deterministic, bool scheduled, bool asynchronous, double stall_warn_s, int verbose, bool key_log,
-             bool debug, std::string debug_key, std::string sample) {
+          [](Aggregator* self, uint64_t job, uint32_t epoch, unsigned shards,
+             std::vector<std::string> children, bool deterministic, bool scheduled, bool asynchronous,
+             double stall_warn_s, int verbose, bool key_log, bool debug, std::string debug_key,
+             std::string sample) {
             AggregatorSettings s;
             s.job = job;
             s.epoch = epoch;

@@ -10,7 +10,8 @@ void bind_liveness(nb::module_& m) {
   nb::class_<Liveness>(m, "Liveness")
       .def(nb::init<uint64_t, double, double>(), nb::arg("job"), nb::arg("interval_s"), nb::arg("timeout_s"))
       .def("fileno", [](Liveness& l) { return l.events().fileno(); })
-      .def("add", [](Liveness& l, int fd, int peer) { l.add(Fd(fd), peer); }, nb::arg("fd"), nb::arg("peer"))
+      .def(
+          "add", [](Liveness& l, int fd, int peer) { l.add(Fd(fd), peer); }, nb::arg("fd"), nb::arg("peer"))
       .def("remove", &Liveness::remove, nb::arg("peer"))
       .def("events", [](Liveness& l) { return events_to_python(l.events()); })
       .def("close", &Liveness::close, nb::call_guard<nb::gil_scoped_release>());

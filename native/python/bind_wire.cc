@@ -12,7 +12,8 @@ namespace byteps {
 namespace {
 
 HeaderBytes header_bytes(const nb::bytes& bytes) {
-  if (bytes.size() != kHeaderBytes) throw WireError("a header has 64 bytes, not " + std::to_string(bytes.size()));
+  if (bytes.size() != kHeaderBytes)
+    throw WireError("a header has 64 bytes, not " + std::to_string(bytes.size()));
   return HeaderBytes(reinterpret_cast<const std::byte*>(bytes.c_str()), kHeaderBytes);
 }
 
@@ -44,10 +45,10 @@ void bind_wire(nb::module_& m) {
   m.attr("PROTOCOL_VERSION") = int{kProtocolVersion};
   m.attr("MAX_CONTROL_BYTES") = limits::kMaxControlBytes;
   m.attr("PIECE_BYTES") = limits::kPieceBytes;
-  for (const auto type : {FrameType::hello, FrameType::challenge, FrameType::proof, FrameType::welcome,
-                          FrameType::reject, FrameType::control, FrameType::beat, FrameType::declare,
-                          FrameType::push, FrameType::result, FrameType::credit, FrameType::resend,
-                          FrameType::error, FrameType::stall}) {
+  for (const auto type :
+       {FrameType::hello, FrameType::challenge, FrameType::proof, FrameType::welcome, FrameType::reject,
+        FrameType::control, FrameType::beat, FrameType::declare, FrameType::push, FrameType::result,
+        FrameType::credit, FrameType::resend, FrameType::error, FrameType::stall}) {
     nb::setattr(m, (std::string("FRAME_") + name_of(type)).c_str(), nb::int_(static_cast<int>(type)));
   }
   m.def("encode_frame", &encode_frame, nb::arg("type"), nb::arg("job"), nb::arg("epoch"), nb::arg("sender"),
@@ -65,7 +66,8 @@ void bind_wire(nb::module_& m) {
         const Header h = decode_header(header_bytes(header), 0);
         if (payload.size() != h.length) throw WireError("payload has not the length its header says");
         if (h.length == 0 && !(h.flags & kFlagChecksum)) return;
-        if (!(h.flags & kFlagChecksum)) throw WireError(std::string(name_of(h.type)) + ": payload without checksum");
+        if (!(h.flags & kFlagChecksum))
+          throw WireError(std::string(name_of(h.type)) + ": payload without checksum");
         if (crc32c(payload.c_str(), payload.size()) != h.payload_crc) {
           throw WireError(std::string(name_of(h.type)) + ": payload checksum differs");
         }

@@ -59,9 +59,9 @@ void bind_worker(nb::module_& m) {
   nb::class_<Client>(m, "Client")
       .def(
           "__init__",
-          [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes, double op_timeout_s,
-             double stall_warn_s, std::vector<std::string> workers, std::vector<std::string> servers,
-             std::vector<std::string> worker_hosts, int verbose,
+          [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes,
+             double op_timeout_s, double stall_warn_s, std::vector<std::string> workers,
+             std::vector<std::string> servers, std::vector<std::string> worker_hosts, int verbose,
              std::string sample, bool telemetry) {
             ClientSettings s;
             s.job = job;
@@ -80,7 +80,8 @@ void bind_worker(nb::module_& m) {
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
           nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("workers"), nb::arg("servers"),
-          nb::arg("worker_hosts"), nb::arg("verbose") = 0, nb::arg("sample") = "", nb::arg("telemetry") = true)
+          nb::arg("worker_hosts"), nb::arg("verbose") = 0, nb::arg("sample") = "",
+          nb::arg("telemetry") = true)
       .def(
           "connect",
           [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby) {
@@ -90,18 +91,19 @@ void bind_worker(nb::module_& m) {
       .def("start", &Client::start)
       .def(
           "declare",
-          [](Client& c, uint32_t id, const std::string& name, uint8_t dtype, uint64_t nbytes, uint64_t partition_bytes,
-             const std::vector<std::pair<uint16_t, uint16_t>>& placement) {
+          [](Client& c, uint32_t id, const std::string& name, uint8_t dtype, uint64_t nbytes,
+             uint64_t partition_bytes, const std::vector<std::pair<uint16_t, uint16_t>>& placement) {
             if (!valid(dtype)) throw nb::value_error("unknown dtype");
             return c.declare(id, name, static_cast<DType>(dtype), Cut{nbytes, partition_bytes}, placement);
           },
-          nb::arg("tensor_id"), nb::arg("name"), nb::arg("dtype"), nb::arg("nbytes"), nb::arg("partition_bytes"),
-          nb::arg("placement"))
+          nb::arg("tensor_id"), nb::arg("name"), nb::arg("dtype"), nb::arg("nbytes"),
+          nb::arg("partition_bytes"), nb::arg("placement"))
       // The GIL stays held while an operation is submitted: it takes a microsecond, and it keeps a close() in
       // another Python thread apart from it.
       .def(
           "push_pull",
-          [](Client& c, std::shared_ptr<Tensor> tensor, uintptr_t src, uintptr_t dst, int32_t priority, bool average) {
+          [](Client& c, std::shared_ptr<Tensor> tensor, uintptr_t src, uintptr_t dst, int32_t priority,
+             bool average) {
             return c.push_pull(std::move(tensor), pointer(src), pointer(dst), priority, average);
           },
           nb::arg("tensor"), nb::arg("src"), nb::arg("dst"), nb::arg("priority"), nb::arg("average"))

@@ -3,7 +3,8 @@
 
 NB_MODULE(_core, m) {
   m.doc() = "The native core of byteps: see src/byteps/_core.pyi for its surface.";
-  // A handle that a script still holds when the interpreter ends is not a leak worth twenty lines on its screen.
+  // A handle that a script still holds when the interpreter ends is not a leak worth twenty lines on its
+  // screen.
   nanobind::set_leak_warnings(false);
   byteps::bind_wire(m);
   byteps::bind_reduce(m);

@@ -30,7 +30,9 @@ void set_buffers(int server_fd, int client_fd) {
 double cpu_s() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  auto seconds = [](timeval t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  auto seconds = [](timeval t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -51,14 +53,16 @@ int main(int argc, char** argv) {
   Job job(options);
   std::vector<std::vector<std::byte>> data(options.workers, std::vector<std::byte>(bytes));
   std::vector<std::shared_ptr<Tensor>> tensors;
-  for (uint16_t rank = 0; rank < options.workers; ++rank) tensors.push_back(job.declare(rank, 1, DType::f32, bytes));
+  for (uint16_t rank = 0; rank < options.workers; ++rank)
+    tensors.push_back(job.declare(rank, 1, DType::f32, bytes));
   std::vector<double> times, cpu;
   for (int round = 0; round < rounds + 3; ++round) {
     const int64_t start = now_ns();
     const double start_cpu = cpu_s();
     std::vector<std::shared_ptr<Operation>> ops;
     for (uint16_t rank = 0; rank < options.workers; ++rank) {
-      ops.push_back(job.clients[rank]->push_pull(tensors[rank], data[rank].data(), data[rank].data(), 0, false));
+      ops.push_back(
+          job.clients[rank]->push_pull(tensors[rank], data[rank].data(), data[rank].data(), 0, false));
     }
     for (auto& op : ops) op->wait_for(60 * kNanosecondsPerSecond);
     if (round < 3) continue;
@@ -67,9 +71,11 @@ int main(int argc, char** argv) {
   }
   std::sort(times.begin(), times.end());
   std::sort(cpu.begin(), cpu.end());
-  std::printf("%u workers, %zu MB, %u shards, buffers %d KB, credit %llu KB: wall median %.1f ms min %.1f; cpu median %.1f min %.1f\n",
-              options.workers, bytes >> 20, options.shards, socket_buffer_bytes >> 10,
-              static_cast<unsigned long long>(options.credit_bytes >> 10), times[times.size() / 2], times[0],
-              cpu[cpu.size() / 2], cpu[0]);
+  std::printf(
+      "%u workers, %zu MB, %u shards, buffers %d KB, credit %llu KB: wall median %.1f ms min %.1f; cpu "
+      "median %.1f min %.1f\n",
+      options.workers, bytes >> 20, options.shards, socket_buffer_bytes >> 10,
+      static_cast<unsigned long long>(options.credit_bytes >> 10), times[times.size() / 2], times[0],
+      cpu[cpu.size() / 2], cpu[0]);
   return 0;
 }

@@ -20,7 +20,8 @@ namespace byteps::testing {
 inline std::pair<Fd, Fd> connected_pair(bool tcp) {
   int ends[2];
   if (!tcp) {
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("socketpair");
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      throw std::runtime_error("socketpair");
     return {Fd(ends[0]), Fd(ends[1])};
   }
   const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -36,7 +37,8 @@ inline std::pair<Fd, Fd> connected_pair(bool tcp) {
     throw std::runtime_error("loopback connection");
   }
   Fd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  for (const int fd : {connecting.get(), accepted.get()}) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  for (const int fd : {connecting.get(), accepted.get()})
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return {std::move(accepted), std::move(connecting)};
 }
 

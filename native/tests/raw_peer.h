@@ -28,7 +28,8 @@ class RawPeer final : FrameSink {
   RawPeer(uint64_t job, uint32_t epoch, uint16_t rank)
       : job_(job), epoch_(epoch), rank_(rank), reader_(job, epoch, *this) {
     int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("socketpair");
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      throw std::runtime_error("socketpair");
     fd_ = Fd(ends[0]);
     other_ = ends[1];
   }
@@ -36,7 +37,9 @@ class RawPeer final : FrameSink {
   // For Aggregator::attach; once.
   Fd other_end() { return Fd(std::exchange(other_, -1)); }
 
-  void send_bytes(const void* data, size_t bytes) { CHECK(::send(fd_.get(), data, bytes, MSG_NOSIGNAL) >= 0); }
+  void send_bytes(const void* data, size_t bytes) {
+    CHECK(::send(fd_.get(), data, bytes, MSG_NOSIGNAL) >= 0);
+  }
 
   void send(Header header, const void* payload = nullptr, size_t bytes = 0) {
     header.job = job_;

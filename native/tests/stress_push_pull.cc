@@ -1,8 +1,8 @@
 // Many tensors, many rounds, several workers and threads, in one process: for the sanitizers.
 //
 // Every worker pushes the same tensors in an order of its own, several at a time. Worker r contributes
-// (element index mod 7 + 1) * 4^r, so a sum shows who was counted and how often. Then jobs are broken on purpose:
-// an operation's memory must not be touched once the operation is done, however it ended.
+// (element index mod 7 + 1) * 4^r, so a sum shows who was counted and how often. Then jobs are broken on
+// purpose: an operation's memory must not be touched once the operation is done, however it ended.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,13 +24,16 @@ struct Shape {
   uint64_t elements;
 };
 
-float value(size_t i, uint16_t rank) { return static_cast<float>(i % 7 + 1) * static_cast<float>(1 << (2 * rank)); }
+float value(size_t i, uint16_t rank) {
+  return static_cast<float>(i % 7 + 1) * static_cast<float>(1 << (2 * rank));
+}
 
 void push_rounds(Job& job, uint16_t rank, uint16_t workers, const std::vector<Shape>& shapes, int rounds,
                  uint64_t seed) {
   std::mt19937_64 random(seed + rank);
   std::vector<std::shared_ptr<Tensor>> tensors;
-  for (const Shape& shape : shapes) tensors.push_back(job.declare(rank, shape.id, DType::f32, shape.elements * 4));
+  for (const Shape& shape : shapes)
+    tensors.push_back(job.declare(rank, shape.id, DType::f32, shape.elements * 4));
   float factor = 0;
   for (uint16_t r = 0; r < workers; ++r) factor += static_cast<float>(1 << (2 * r));
   for (int round = 0; round < rounds; ++round) {
@@ -43,7 +46,8 @@ void push_rounds(Job& job, uint16_t rank, uint16_t workers, const std::vector<Sh
       data[i].resize(shapes[i].elements);
       for (size_t j = 0; j < data[i].size(); ++j) data[i][j] = value(j, rank);
       auto* bytes = reinterpret_cast<std::byte*>(data[i].data());
-      ops[i] = job.clients[rank]->push_pull(tensors[i], bytes, bytes, static_cast<int32_t>(random() % 8), false);
+      ops[i] =
+          job.clients[rank]->push_pull(tensors[i], bytes, bytes, static_cast<int32_t>(random() % 8), false);
     }
     for (size_t i = 0; i < shapes.size(); ++i) {
       CHECK(ops[i]->wait_for(kPatienceNs));
@@ -96,11 +100,22 @@ void endings_let_go_of_memory(uint64_t seed) {
     if (way != 0) op1 = job.clients[1]->push_pull(t1, other.data(), other.data(), 0, true);
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
     switch (way) {
-      case 0: job.server->depart(1); break;
-      case 1: job.clients[0]->fail({"lost", "somebody died", "worker", 1, "here"}); break;
-      case 2: job.clients[0]->fail_tensor(1, "declared otherwise elsewhere"); break;
-      case 3: job.clients[0]->close(); break;
-      case 4: job.server->close(); job.clients[0]->fail({"lost", "server died", "server", 0, "here"}); break;
+      case 0:
+        job.server->depart(1);
+        break;
+      case 1:
+        job.clients[0]->fail({"lost", "somebody died", "worker", 1, "here"});
+        break;
+      case 2:
+        job.clients[0]->fail_tensor(1, "declared otherwise elsewhere");
+        break;
+      case 3:
+        job.clients[0]->close();
+        break;
+      case 4:
+        job.server->close();
+        job.clients[0]->fail({"lost", "server died", "server", 0, "here"});
+        break;
     }
     for (size_t k = 0; k < ops.size(); ++k) {
       CHECK(ops[k]->wait_for(kPatienceNs));
@@ -120,7 +135,8 @@ int main(int argc, char** argv) {
   const uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   sums_are_exact({.workers = 2}, seed);
-  sums_are_exact({.workers = 4, .credit_bytes = 300'000, .partition_bytes = 100'000, .checksum = true}, seed + 1);
+  sums_are_exact({.workers = 4, .credit_bytes = 300'000, .partition_bytes = 100'000, .checksum = true},
+                 seed + 1);
   sums_are_exact({.workers = 3, .credit_bytes = 0, .deterministic = false}, seed + 2);
   sums_are_exact({.workers = 1, .shards = 1, .credit_bytes = 4096, .partition_bytes = 4096}, seed + 3);
   std::printf("sums: %d failed checks\n", byteps::check::failures().load());

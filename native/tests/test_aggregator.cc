@@ -1,4 +1,5 @@
-// What a server does with what peers send, over real sockets: replay, order, conflicts, departures, bad frames.
+// What a server does with what peers send, over real sockets: replay, order, conflicts, departures, bad
+// frames.
 #include "aggregator/aggregator.h"
 
 #include <poll.h>
@@ -135,7 +136,8 @@ TEST(rank_order_decides_the_bits) {
     const float values[] = {1e8f, 1.0f, -1e8f};
     for (const int i : order) {
       peers[i]->push(1, 0, {values[i]}, kFlagWantCredit);
-      if (i != order.back()) expect_consumed(*peers[i], sizeof(float));  // so that the order of arrival is certain
+      if (i != order.back())
+        expect_consumed(*peers[i], sizeof(float));  // so that the order of arrival is certain
     }
     for (auto& peer : peers) expect_result(*peer, 0, 0.0f);
   }
@@ -229,11 +231,29 @@ TEST(broken_peers_lose_their_connection_and_nobody_else_does) {
   const std::vector<Case> cases = {
       {"not our protocol", [](RawPeer& p) { p.send_bytes(std::string(200, 'x').data(), 200); }},
       {"not declared", [](RawPeer& p) { p.push(9, 0, {1, 1}); }},
-      {"while round 0 is open", [](RawPeer& p) { p.declare(1, 8); p.push(1, 5, {1, 1}); }},
-      {"expected 8", [](RawPeer& p) { p.declare(1, 8); p.push(1, 0, {1, 1, 1}); }},
+      {"while round 0 is open",
+       [](RawPeer& p) {
+         p.declare(1, 8);
+         p.push(1, 5, {1, 1});
+       }},
+      {"expected 8",
+       [](RawPeer& p) {
+         p.declare(1, 8);
+         p.push(1, 0, {1, 1, 1});
+       }},
       {"is known as", [](RawPeer& p) { p.declare(1, 16); }},
-      {"not a frame that a worker sends", [](RawPeer& p) { Header h; h.type = FrameType::result; p.send(h); }},
-      {"payload too short", [](RawPeer& p) { Header h; h.type = FrameType::declare; p.send(h, "abc", 3); }},
+      {"not a frame that a worker sends",
+       [](RawPeer& p) {
+         Header h;
+         h.type = FrameType::result;
+         p.send(h);
+       }},
+      {"payload too short",
+       [](RawPeer& p) {
+         Header h;
+         h.type = FrameType::declare;
+         p.send(h, "abc", 3);
+       }},
       {"beyond the tensor's end",
        [](RawPeer& p) {
          p.declare(1, 8);

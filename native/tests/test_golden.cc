@@ -17,14 +17,16 @@ std::map<std::string, std::string> fields_of(const std::filesystem::path& path) 
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     const auto equals = line.find(" = ");
-    if (line[0] != '#' && equals != std::string::npos) fields[line.substr(0, equals)] = line.substr(equals + 3);
+    if (line[0] != '#' && equals != std::string::npos)
+      fields[line.substr(0, equals)] = line.substr(equals + 3);
   }
   return fields;
 }
 
 std::vector<std::byte> from_hex(const std::string& hex) {
   std::vector<std::byte> out;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) out.push_back(std::byte(std::stoul(hex.substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    out.push_back(std::byte(std::stoul(hex.substr(i, 2), nullptr, 16)));
   return out;
 }
 
@@ -54,7 +56,8 @@ TEST(golden_frames) {
     const auto frame = from_hex(f.at("frame"));
     CHECK_EQ(frame.size(), kHeaderBytes + payload.size());
     CHECK(std::memcmp(frame.data(), &header, kHeaderBytes) == 0);
-    CHECK_EQ(invalid(decode_header(HeaderBytes(frame.data(), kHeaderBytes), header.job), header.job), std::string());
+    CHECK_EQ(invalid(decode_header(HeaderBytes(frame.data(), kHeaderBytes), header.job), header.job),
+             std::string());
     ++seen;
   }
   CHECK(seen >= 10);

@@ -14,8 +14,9 @@
 namespace byteps {
 
 struct OutFrame {
-  Header header;                       // the link seals it
-  const std::byte* payload = nullptr;  // readable until the frame is sent: either `keep` holds it, or the caller
+  Header header;  // the link seals it
+  const std::byte* payload =
+      nullptr;  // readable until the frame is sent: either `keep` holds it, or the caller
   BufferRef keep;
 };
 

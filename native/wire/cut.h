@@ -45,10 +45,12 @@ struct Cut {
 
 // What is wrong with a cut that a peer sent, or nullptr.
 inline const char* invalid(const Cut& cut) {
-  if (cut.partition_bytes == 0 || cut.partition_bytes % 8 != 0) return "partition size is not a multiple of 8";
+  if (cut.partition_bytes == 0 || cut.partition_bytes % 8 != 0)
+    return "partition size is not a multiple of 8";
   if (cut.partition_bytes > limits::kMaxPartitionBytes) return "partition size is too large";
   if (cut.tensor_bytes > limits::kMaxTensorBytes) return "tensor is too large";
-  if (cut.tensor_bytes / std::min<uint64_t>(cut.partition_bytes, limits::kPieceBytes) >= limits::kMaxPieces / 2) {
+  if (cut.tensor_bytes / std::min<uint64_t>(cut.partition_bytes, limits::kPieceBytes) >=
+      limits::kMaxPieces / 2) {
     return "too many pieces: raise BYTEPS_PARTITION_BYTES";
   }
   return nullptr;

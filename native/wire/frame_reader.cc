@@ -68,7 +68,8 @@ size_t FrameReader::take_payload(const std::byte* bytes, size_t available) {
 void FrameReader::finish() {
   in_payload_ = false;
   expect_large_ = header_.length >= limits::kLargePayloadBytes;
-  if (landing_ && (header_.flags & kFlagChecksum) && crc32c(landing_, header_.length) != header_.payload_crc) {
+  if (landing_ && (header_.flags & kFlagChecksum) &&
+      crc32c(landing_, header_.length) != header_.payload_crc) {
     throw WireError(std::string(name_of(header_.type)) + ": payload checksum differs");
   }
   sink_.end(header_, landing_ != nullptr);

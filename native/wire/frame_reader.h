@@ -50,12 +50,12 @@ class FrameReader {
   const uint32_t epoch_;
   FrameSink& sink_;
   std::vector<std::byte> buffer_;
-  size_t filled_ = 0;         // bytes in buffer_ that are not parsed yet
-  bool in_payload_ = false;   // then filled_ is 0
+  size_t filled_ = 0;        // bytes in buffer_ that are not parsed yet
+  bool in_payload_ = false;  // then filled_ is 0
   Header header_{};
   std::byte* landing_ = nullptr;
-  size_t done_ = 0;           // bytes of the payload that have come
-  bool expect_large_ = false; // the last frame was large: read no further than the next header
+  size_t done_ = 0;            // bytes of the payload that have come
+  bool expect_large_ = false;  // the last frame was large: read no further than the next header
 };
 
 }  // namespace byteps

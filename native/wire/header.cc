@@ -40,20 +40,34 @@ size_t payload_limit(FrameType type) {
 
 const char* name_of(FrameType type) {
   switch (type) {
-    case FrameType::hello: return "HELLO";
-    case FrameType::challenge: return "CHALLENGE";
-    case FrameType::proof: return "PROOF";
-    case FrameType::welcome: return "WELCOME";
-    case FrameType::reject: return "REJECT";
-    case FrameType::control: return "CONTROL";
-    case FrameType::beat: return "BEAT";
-    case FrameType::declare: return "DECLARE";
-    case FrameType::push: return "PUSH";
-    case FrameType::result: return "RESULT";
-    case FrameType::credit: return "CREDIT";
-    case FrameType::resend: return "RESEND";
-    case FrameType::error: return "ERROR";
-    case FrameType::stall: return "STALL";
+    case FrameType::hello:
+      return "HELLO";
+    case FrameType::challenge:
+      return "CHALLENGE";
+    case FrameType::proof:
+      return "PROOF";
+    case FrameType::welcome:
+      return "WELCOME";
+    case FrameType::reject:
+      return "REJECT";
+    case FrameType::control:
+      return "CONTROL";
+    case FrameType::beat:
+      return "BEAT";
+    case FrameType::declare:
+      return "DECLARE";
+    case FrameType::push:
+      return "PUSH";
+    case FrameType::result:
+      return "RESULT";
+    case FrameType::credit:
+      return "CREDIT";
+    case FrameType::resend:
+      return "RESEND";
+    case FrameType::error:
+      return "ERROR";
+    case FrameType::stall:
+      return "STALL";
   }
   return nullptr;
 }
@@ -64,8 +78,8 @@ std::string invalid(const Header& h, uint64_t job) {
   if (h.magic != kMagic) return "the first four bytes are not BPS2: not our protocol";
   // The version comes before the checksum: a later version may lay the rest out differently.
   if (h.version != kProtocolVersion) {
-    return "protocol version " + std::to_string(h.version) + ", expected " + std::to_string(kProtocolVersion) +
-           ": install the same byteps on all machines";
+    return "protocol version " + std::to_string(h.version) + ", expected " +
+           std::to_string(kProtocolVersion) + ": install the same byteps on all machines";
   }
   if (h.header_crc != crc32c(&h, kCheckedBytes)) return "header checksum differs";
   if (!name_of(h.type)) return "unknown frame type " + std::to_string(static_cast<int>(h.type));

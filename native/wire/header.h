@@ -14,7 +14,8 @@ namespace byteps {
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian and so is every host");
 
-constexpr uint32_t kMagic = 0x32535042;  // "BPS2" on the wire: an HTTP request or noise fails on the first word
+constexpr uint32_t kMagic =
+    0x32535042;  // "BPS2" on the wire: an HTTP request or noise fails on the first word
 constexpr uint8_t kProtocolVersion = 1;
 constexpr size_t kHeaderBytes = 64;
 
@@ -40,11 +41,11 @@ enum class FrameType : uint8_t {
 };
 
 enum Flag : uint16_t {
-  kFlagAverage = 1 << 0,      // PUSH: divide the sum by the number of contributions
-  kFlagBroadcast = 1 << 1,    // PUSH: the result is the contribution of rank `detail`; the others' are empty
-  kFlagChecksum = 1 << 2,     // payload_crc is set
-  kFlagWantCredit = 1 << 3,   // PUSH: answer soon with `received`: more than half of the window is used
-  kAllFlags = (1 << 4) - 1,   // the others are reserved and must be zero
+  kFlagAverage = 1 << 0,     // PUSH: divide the sum by the number of contributions
+  kFlagBroadcast = 1 << 1,   // PUSH: the result is the contribution of rank `detail`; the others' are empty
+  kFlagChecksum = 1 << 2,    // payload_crc is set
+  kFlagWantCredit = 1 << 3,  // PUSH: answer soon with `received`: more than half of the window is used
+  kAllFlags = (1 << 4) - 1,  // the others are reserved and must be zero
 };
 
 // `detail` of an ERROR frame: the kind in the low byte; above it, for `lost`, the rank of the worker.
@@ -56,25 +57,28 @@ struct Header {
   uint8_t version = kProtocolVersion;  // another version is refused in the handshake with both numbers
   FrameType type{};
   uint16_t flags = 0;
-  uint64_t job = 0;       // hash of the job id: a frame that strays between two jobs is refused
-  uint32_t epoch = 0;     // membership epoch: a frame from before a change of members is refused
-  uint16_t sender = 0;    // rank of the sender among its kind
-  uint8_t dtype = 0;      // of the payload's elements (PUSH, RESULT, DECLARE)
-  uint8_t codec = 0;      // 0: the payload is plain elements. No other value is in use yet
-  uint64_t key = 0;       // tensor id << 32 | index of the piece
-  uint32_t round = 0;     // how often this key has been used before: a fast worker cannot touch a slow one's round
-  uint32_t length = 0;    // bytes of payload that follow
-  int32_t priority = 0;   // larger is more urgent
+  uint64_t job = 0;     // hash of the job id: a frame that strays between two jobs is refused
+  uint32_t epoch = 0;   // membership epoch: a frame from before a change of members is refused
+  uint16_t sender = 0;  // rank of the sender among its kind
+  uint8_t dtype = 0;    // of the payload's elements (PUSH, RESULT, DECLARE)
+  uint8_t codec = 0;    // 0: the payload is plain elements. No other value is in use yet
+  uint64_t key = 0;     // tensor id << 32 | index of the piece
+  uint32_t round =
+      0;  // how often this key has been used before: a fast worker cannot touch a slow one's round
+  uint32_t length = 0;       // bytes of payload that follow
+  int32_t priority = 0;      // larger is more urgent
   uint32_t payload_crc = 0;  // CRC32C of the payload if kFlagChecksum, else zero
-  uint64_t received = 0;  // server: payload bytes of PUSH on this connection that are done with; returns credit
-  uint32_t detail = 0;    // PUSH with kFlagBroadcast: the root's rank; ERROR: ErrorKind and rank; else zero
+  uint64_t received =
+      0;                // server: payload bytes of PUSH on this connection that are done with; returns credit
+  uint32_t detail = 0;  // PUSH with kFlagBroadcast: the root's rank; ERROR: ErrorKind and rank; else zero
   uint32_t header_crc = 0;  // CRC32C of the 60 bytes before it
 };
 
 static_assert(sizeof(Header) == kHeaderBytes);
 static_assert(offsetof(Header, magic) == 0 && offsetof(Header, version) == 4 && offsetof(Header, type) == 5);
 static_assert(offsetof(Header, flags) == 6 && offsetof(Header, job) == 8 && offsetof(Header, epoch) == 16);
-static_assert(offsetof(Header, sender) == 20 && offsetof(Header, dtype) == 22 && offsetof(Header, codec) == 23);
+static_assert(offsetof(Header, sender) == 20 && offsetof(Header, dtype) == 22 &&
+              offsetof(Header, codec) == 23);
 static_assert(offsetof(Header, key) == 24 && offsetof(Header, round) == 32 && offsetof(Header, length) == 36);
 static_assert(offsetof(Header, priority) == 40 && offsetof(Header, payload_crc) == 44);
 static_assert(offsetof(Header, received) == 48 && offsetof(Header, detail) == 56);

@@ -13,10 +13,10 @@ constexpr size_t kMaxPartitionBytes = size_t{1} << 30;
 constexpr size_t kMaxTensorBytes = size_t{1} << 40;
 constexpr uint32_t kMaxPieces = uint32_t{1} << 30;
 
-constexpr size_t kMaxPushBytes = kPieceBytes;            // payload of PUSH and RESULT
-constexpr size_t kMaxControlBytes = size_t{16} << 20;    // payload of handshake and control frames
-constexpr size_t kMaxSmallBytes = 16 * 1024;             // payload of DECLARE, ERROR, STALL
-constexpr size_t kMaxNameBytes = 4096;                   // a tensor's name
+constexpr size_t kMaxPushBytes = kPieceBytes;          // payload of PUSH and RESULT
+constexpr size_t kMaxControlBytes = size_t{16} << 20;  // payload of handshake and control frames
+constexpr size_t kMaxSmallBytes = 16 * 1024;           // payload of DECLARE, ERROR, STALL
+constexpr size_t kMaxNameBytes = 4096;                 // a tensor's name
 constexpr uint16_t kMaxChildren = 65535;
 
 // A frame whose payload is at least this long is read straight to its destination; shorter ones are read
@@ -24,8 +24,8 @@ constexpr uint16_t kMaxChildren = 65535;
 constexpr size_t kLargePayloadBytes = 16 * 1024;
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
-// On one machine a window larger than this makes a transfer slower, not faster: what is in flight then no longer
-// stays in the caches between sender and receiver.
+// On one machine a window larger than this makes a transfer slower, not faster: what is in flight then no
+// longer stays in the caches between sender and receiver.
 constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
 
 // How long a server holds credit back for a contribution whose round is open, before it gives it on arrival.

@@ -41,16 +41,18 @@ void Client::start() {
 std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
                                         const std::vector<std::pair<uint16_t, uint16_t>>& placement) {
   if (const char* reason = invalid(cut)) throw std::invalid_argument(name + ": " + reason);
-  if (name.size() > limits::kMaxNameBytes) throw std::invalid_argument("the name of a tensor has at most 4096 bytes");
+  if (name.size() > limits::kMaxNameBytes)
+    throw std::invalid_argument("the name of a tensor has at most 4096 bytes");
   if (cut.tensor_bytes > 0 && placement.size() != cut.partitions()) {
-    throw std::invalid_argument(name + ": placement of " + std::to_string(placement.size()) + " partitions, expected " +
-                                std::to_string(cut.partitions()));
+    throw std::invalid_argument(name + ": placement of " + std::to_string(placement.size()) +
+                                " partitions, expected " + std::to_string(cut.partitions()));
   }
   auto tensor = std::make_shared<Tensor>(*this, id, name, dtype, cut);
   std::map<ServerLink*, std::unique_ptr<Route>> routes;
   for (uint32_t piece = 0; piece < cut.pieces(); ++piece) {
     const auto link = links_.find(placement[cut.partition_of(piece)]);
-    if (link == links_.end()) throw std::invalid_argument(name + ": placed on a server that is not connected");
+    if (link == links_.end())
+      throw std::invalid_argument(name + ": placed on a server that is not connected");
     auto& route = routes[link->second];
     if (!route) {
       route = std::make_unique<Route>();
@@ -65,8 +67,8 @@ std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DT
   return tensor;
 }
 
-std::shared_ptr<Operation> Client::push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst,
-                                             int32_t priority, bool average) {
+std::shared_ptr<Operation> Client::push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src,
+                                             std::byte* dst, int32_t priority, bool average) {
   const uint16_t flags = average ? kFlagAverage : 0;
   return submit(std::make_shared<Operation>(std::move(tensor), src, dst, priority, flags, 0));
 }
@@ -81,9 +83,12 @@ std::shared_ptr<Operation> Client::submit(std::shared_ptr<Operation> op) {
   return op;
 }
 
-void Client::post(Route& route, const std::shared_ptr<Operation>& op) { route.link->thread().submit(route, op); }
+void Client::post(Route& route, const std::shared_ptr<Operation>& op) {
+  route.link->thread().submit(route, op);
+}
 
-// ---- failure -----------------------------------------------------------------------------------------------
+// ---- failure
+// -----------------------------------------------------------------------------------------------
 
 Failure Client::failure() const {
   if (!failed_.load(std::memory_order_acquire)) return {};
@@ -162,7 +167,8 @@ void Client::close() {
   links_.clear();
 }
 
-// ---- waiting too long --------------------------------------------------------------------------------------
+// ---- waiting too long
+// --------------------------------------------------------------------------------------
 
 void Client::stalled(Operation& op, const std::string& missing) {
   op.note_missing(missing);
@@ -177,20 +183,23 @@ void Client::check_age(Operation& op, int64_t now, uint16_t server, size_t left,
   if (settings_.op_timeout_s > 0 && age > seconds_to_ns(settings_.op_timeout_s) && !op.failing()) {
     const Failure failure{"timeout",
                           describe(op) + ": no result after " + std::to_string(age / kNanosecondsPerSecond) +
-                              " s, waiting for " + missing + ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S",
+                              " s, waiting for " + missing +
+                              ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S",
                           "", -1, ""};
     op.fail(failure);
     if (auto running = op.tensor->poison(failure)) abandon(running);
     return;
   }
   // The server says after the same time who is missing; without a word from it, it is the server we wait for.
-  if (settings_.stall_warn_s > 0 && age > seconds_to_ns(settings_.stall_warn_s + 2) && !op.stall_told.exchange(true)) {
+  if (settings_.stall_warn_s > 0 && age > seconds_to_ns(settings_.stall_warn_s + 2) &&
+      !op.stall_told.exchange(true)) {
     events_.log(kWarning, describe(op) + " waits for " + missing + ": " + std::to_string(left) + " of " +
                               std::to_string(pieces) + " pieces not answered");
   }
 }
 
-// ---- observation -------------------------------------------------------------------------------------------
+// ---- observation
+// -------------------------------------------------------------------------------------------
 
 void Client::count_push(uint64_t bytes) {
   pushed_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -218,9 +227,10 @@ std::map<std::string, uint64_t> Client::counters() const {
   return out;
 }
 
-void Client::sample(const Tensor& tensor, const char* stage, uint32_t round, uint32_t piece, const std::byte* data,
-                    size_t bytes) {
-  if (settings_.sample.empty() || bytes == 0 || !sample_matches(settings_.sample, tensor.name, tensor.id)) return;
+void Client::sample(const Tensor& tensor, const char* stage, uint32_t round, uint32_t piece,
+                    const std::byte* data, size_t bytes) {
+  if (settings_.sample.empty() || bytes == 0 || !sample_matches(settings_.sample, tensor.name, tensor.id))
+    return;
   std::string text = "sample " + tensor.name + " (key " + std::to_string(tensor.id) + ")";
   if (tensor.cut.pieces() > 1) text += " piece " + std::to_string(piece);
   events_.log(kWarning, text + " round " + std::to_string(round) + " " + stage + ": " +

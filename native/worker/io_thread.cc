@@ -116,9 +116,10 @@ void IoThread::link_ended(ServerLink& link, Link::End end, const std::string& re
 void IoThread::trace_frame(const char* direction, const ServerLink& link, const Header& header) {
   if (client_.settings().verbose < 2) return;
   client_.events().log(kInfo, std::string(direction) + " " + client_.settings().servers[link.server()] + " " +
-                                  name_of(header.type) + " key " + std::to_string(tensor_of(header.key)) + "." +
-                                  std::to_string(piece_of(header.key)) + " round " + std::to_string(header.round) +
-                                  " " + std::to_string(header.length) + " bytes");
+                                  name_of(header.type) + " key " + std::to_string(tensor_of(header.key)) +
+                                  "." + std::to_string(piece_of(header.key)) + " round " +
+                                  std::to_string(header.round) + " " + std::to_string(header.length) +
+                                  " bytes");
 }
 
 }  // namespace byteps

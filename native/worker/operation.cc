@@ -16,7 +16,8 @@ namespace {
 // are done before anybody waits. Then completing costs one atomic instruction.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeout_ns) {
   const timespec timeout{timeout_ns / kNanosecondsPerSecond, timeout_ns % kNanosecondsPerSecond};
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr, 0);
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr,
+            0);
 }
 
 void futex_wake_all(std::atomic<uint32_t>& word) {

@@ -21,12 +21,12 @@ struct Failure {
   std::string host;
 };
 
-// Lives until nobody needs it: the caller's handle, and every route that still has pieces of it. The memory it
-// points to is not touched after done() is true.
+// Lives until nobody needs it: the caller's handle, and every route that still has pieces of it. The memory
+// it points to is not touched after done() is true.
 class Operation {
  public:
-  Operation(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst, int32_t priority, uint16_t flags,
-            uint32_t root);
+  Operation(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst, int32_t priority,
+            uint16_t flags, uint32_t root);
 
   const std::shared_ptr<Tensor> tensor;
   const std::byte* const src;

@@ -10,7 +10,8 @@
 
 namespace byteps {
 
-ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t window_bytes)
+ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
+                       uint64_t window_bytes)
     : thread_(thread), server_(server), window_bytes_(window_bytes) {
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
 }
@@ -41,7 +42,8 @@ void ServerLink::abandon(Route& route) {
   link_->let_go(route.op->dst, route.op->dst + bytes, thread_.pool());
 }
 
-// ---- sending -----------------------------------------------------------------------------------------------
+// ---- sending
+// -----------------------------------------------------------------------------------------------
 
 bool ServerLink::next(OutFrame& out) {
   out = {};
@@ -110,7 +112,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   thread_.trace_frame(">", *this, header);
 }
 
-// ---- receiving ---------------------------------------------------------------------------------------------
+// ---- receiving
+// ---------------------------------------------------------------------------------------------
 
 std::pair<Route*, size_t> ServerLink::find(const Header& header) {
   const auto it = routes_.find(tensor_of(header.key));
@@ -159,8 +162,9 @@ void ServerLink::end(const Header& header, bool landed) {
   const auto [route, position] = find(header);
   if (!route) return;  // an answer to an operation that has been given up
   Operation& op = *route->op;
-  const std::string text(reinterpret_cast<const char*>(small_.data()),
-                         header.type == FrameType::error || header.type == FrameType::stall ? small_.size() : 0);
+  const std::string text(
+      reinterpret_cast<const char*>(small_.data()),
+      header.type == FrameType::error || header.type == FrameType::stall ? small_.size() : 0);
   switch (header.type) {
     case FrameType::result: {
       const bool keeps_own = (op.flags & kFlagBroadcast) && op.root == thread_.client().settings().rank;

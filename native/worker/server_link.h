@@ -51,10 +51,10 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
   std::deque<Route*> to_declare_;
   ReadyQueue<Ready> ready_;
-  std::vector<std::byte> small_;     // payload of an ERROR or STALL
-  uint64_t sent_bytes_ = 0;          // PUSH payload given to the wire
-  uint64_t received_bytes_ = 0;      // of that, what the server has consumed
-  uint64_t asked_at_bytes_ = 0;      // sent_bytes_ when credit was last asked for
+  std::vector<std::byte> small_;  // payload of an ERROR or STALL
+  uint64_t sent_bytes_ = 0;       // PUSH payload given to the wire
+  uint64_t received_bytes_ = 0;   // of that, what the server has consumed
+  uint64_t asked_at_bytes_ = 0;   // sent_bytes_ when credit was last asked for
   bool touched_ = false;
 };
 

@@ -31,7 +31,8 @@ class SpeedMeter {
     for (const Slot& slot : slots_) {
       if (slot.second > second - kWindowS && slot.second <= second) bytes += slot.bytes;
     }
-    return static_cast<double>(bytes) / static_cast<double>(std::clamp<int64_t>(second - first_ + 1, 1, kWindowS));
+    return static_cast<double>(bytes) /
+           static_cast<double>(std::clamp<int64_t>(second - first_ + 1, 1, kWindowS));
   }
 
  private:

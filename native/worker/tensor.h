@@ -30,8 +30,8 @@ struct Route {
   size_t active_index = 0;           // place in the thread's list of active routes
 };
 
-// Operations on one tensor are done one after the other, in the order of the calls: each is a round of its own,
-// and a round may begin only when the one before it has its result.
+// Operations on one tensor are done one after the other, in the order of the calls: each is a round of its
+// own, and a round may begin only when the one before it has its result.
 class Tensor : public std::enable_shared_from_this<Tensor> {
  public:
   Tensor(Client& client, uint32_t id, std::string name, DType dtype, Cut cut)

@@ -76,8 +76,9 @@ class Torch(Interface):
     in_place = True
 
     def __init__(self) -> None:
-        import byteps.torch
         import torch
+
+        import byteps.torch
 
         torch.set_num_threads(1)
         self.torch = torch

@@ -53,8 +53,8 @@ def test_a_low_priority_gigabyte_delays_a_megabyte_by_the_credit_at_most(credit:
             print(result)
             assert result["sum"] == 5.0
             assert not result["bulk_was_done"]
-            # The bulk that left after the urgent tensor was submitted: at most a window, and the two pieces that
-            # the link had already taken into its current call.
+            # The bulk that left after the urgent tensor was submitted: at most a window, and the two
+            # pieces that the link had already taken into its current call.
             assert result["waited_bytes"] <= credit * PARTITION + 2 * (256 << 10)
 
 

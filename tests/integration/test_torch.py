@@ -24,8 +24,9 @@ def model_of(seed: int) -> Any:
 
 
 def starts_alike(root: int) -> bool:
-    import byteps.torch as bps
     import torch
+
+    import byteps.torch as bps
 
     bps.init()
     model = model_of(seed=bps.rank())
@@ -43,8 +44,9 @@ def test_models_start_alike_from_either_root() -> None:
 
 
 def differs() -> str:
-    import byteps.torch as bps
     import torch
+
+    import byteps.torch as bps
     from byteps.errors import DeclarationError
 
     bps.init()

@@ -11,10 +11,25 @@ from byteps import _core
 
 VECTORS = sorted((Path(__file__).parents[2] / "protocol" / "vectors").glob("*.txt"))
 LAYOUT = struct.Struct("<IBBHQIHBBQIIiIQII")
-NAMES = (
-    "magic version type flags job epoch sender dtype codec key round length priority payload_crc received "
-    "detail header_crc"
-).split()
+NAMES = [
+    "magic",
+    "version",
+    "type",
+    "flags",
+    "job",
+    "epoch",
+    "sender",
+    "dtype",
+    "codec",
+    "key",
+    "round",
+    "length",
+    "priority",
+    "payload_crc",
+    "received",
+    "detail",
+    "header_crc",
+]
 
 
 def crc32c_by_the_book(data: bytes) -> int:

@@ -1,7 +1,7 @@
 // Any stream, cut anywhere: the reader refuses it or delivers frames, and never touches memory it should not.
 //
-// The first byte of the input chooses how the stream is cut. Every other input is repaired (magic, version, job,
-// epoch and checksums are put right at each frame), so that the fuzzer gets past them to the rest.
+// The first byte of the input chooses how the stream is cut. Every other input is repaired (magic, version,
+// job, epoch and checksums are put right at each frame), so that the fuzzer gets past them to the rest.
 #include <algorithm>
 #include <cstring>
 #include <vector>

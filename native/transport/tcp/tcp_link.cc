@@ -70,7 +70,8 @@ void TcpLink::receive() {
       return end(End::closed, std::strerror(errno));
     }
     if (n == 0) {
-      return end(End::closed, reader_.at_boundary() ? "connection closed" : "connection closed inside a frame");
+      return end(End::closed,
+                 reader_.at_boundary() ? "connection closed" : "connection closed inside a frame");
     }
     traffic_.received_bytes += static_cast<size_t>(n);
     try {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
+from torch import Tensor
+
 from byteps import dtypes
 from byteps.errors import UnsupportedTensorError
 from byteps.worker import current, tensors
@@ -12,7 +14,6 @@ from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
 from byteps.worker.session import Session
 from byteps.worker.tensors import codec_of
-from torch import Tensor
 
 __all__ = [
     "broadcast",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import torch
+from torch import Tensor
+
 from byteps.torch.ops import NUMBERS, broadcast_async, declare
 from byteps.worker import current
-from torch import Tensor
 
 __all__ = ["broadcast_parameters"]
 

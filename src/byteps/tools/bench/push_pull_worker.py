@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 import torch
+
 from byteps.tools.bench import exact
 from byteps.tools.bench.member import Message, serve
 from byteps.tools.bench.peers import Bound, Byteps, Gloo, Peer
