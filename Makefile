@@ -104,7 +104,7 @@ docs: $(STAMP_PACKAGE) ## make docs/configuration.md from the table of variables
 FIXED_ADDRESSES := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
 
 # One build folder per sanitizer; what the compiler says is kept in a log and shown only when it fails.
-# -O1 with assertions: more optimisation takes twice as long to compile under a sanitizer and finds nothing more.
+# -O1 with assertions: the largest file takes 2.5 times as long to compile at -O3 under AddressSanitizer.
 test-asan test-tsan: NAME = native-$(@:test-%=%)
 test-asan: SANITIZE := address,undefined
 test-tsan: SANITIZE := thread
@@ -127,9 +127,9 @@ test-python: $(STAMP_PACKAGE) ## pytest; PYTEST_ARGS="-k name" for a part
 
 # ---- cleaning ----
 
-clean: ## remove what was built; .venv with its downloads stays
-	@rm -rf build dist bench-results traces .pytest_cache .mypy_cache .ruff_cache .hypothesis $(STAMP_PACKAGE)
+clean: ## remove what was built; .venv with its downloads and bench-results/ stay
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(STAMP_PACKAGE)
 	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## remove .venv too
-	@rm -rf $(VENV)
+distclean: clean ## remove .venv, bench-results/ and traces/ too
+	@rm -rf $(VENV) bench-results traces

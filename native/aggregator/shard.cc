@@ -54,17 +54,9 @@ void Shard::stop() {
 // ---- from other threads
 // ------------------------------------------------------------------------------------
 
-void Shard::post(std::function<void()> work) {
-  {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(std::move(work));
-  }
-  loop_.wake();
-}
-
 void Shard::attach(uint16_t child, Fd fd, bool checksum) {
   auto shared = std::make_shared<Fd>(std::move(fd));  // std::function wants a copyable closure
-  post([this, child, shared, checksum] {
+  loop_.post([this, child, shared, checksum] {
     const TcpLink::Options options{settings_.job, settings_.epoch, checksum};
     if (links_[child]) {  // the child has connected anew: what it had not finished sending, it sends again
       links_[child]->link()->close();
@@ -78,24 +70,15 @@ void Shard::attach(uint16_t child, Fd fd, bool checksum) {
 }
 
 void Shard::depart(uint16_t child) {
-  post([this, child] { child_departed(child); });
+  loop_.post([this, child] { child_departed(child); });
 }
 
 void Shard::retire(std::vector<uint32_t> tensors) {
-  post([this, tensors = std::move(tensors)] { forget(tensors); });
+  loop_.post([this, tensors = std::move(tensors)] { forget(tensors); });
 }
 
 // ---- the loop
 // ----------------------------------------------------------------------------------------------
-
-void Shard::on_wake() {
-  std::vector<std::function<void()>> work;
-  {
-    std::lock_guard lock(inbox_mutex_);
-    work.swap(inbox_);
-  }
-  for (auto& item : work) item();
-}
 
 void Shard::on_batch_end() {
   for (size_t child = 0; child < links_.size(); ++child) {
@@ -255,6 +238,8 @@ bool Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
     advance(key, header);
     return true;
   }
+  // Asked again: while this one was coming in, another may have taken the place of the sum.
+  landed = landed && (!payload || may_hold(key, child));
   if (!landed) {
     key.round.drop(child);
     ShardCounters::bump(counters_.dropped);

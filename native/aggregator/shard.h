@@ -4,9 +4,7 @@
 // inbox (a new connection, a departed child, retired tensors) and wake it.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -42,7 +40,6 @@ class Shard final : public EventLoop::Owner {
   void trace_frame(const char* direction, uint16_t child, const Header& header);
 
  private:
-  void on_wake() override;
   void on_batch_end() override;
   int64_t next_deadline_ns() const override;
   void on_deadline(int64_t now) override;
@@ -65,7 +62,6 @@ class Shard final : public EventLoop::Owner {
   std::string describe(const KeyState& key, uint32_t round) const;
   void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes);
   uint16_t children() const { return static_cast<uint16_t>(settings_.children.size()); }
-  void post(std::function<void()> work);
 
   const AggregatorSettings& settings_;
   EventQueue& events_;
@@ -83,9 +79,6 @@ class Shard final : public EventLoop::Owner {
   size_t key_bytes_ = 0;      // of all keys
   size_t open_bytes_ = 0;     // of the keys whose round is open
   size_t live_bytes_ = 0;     // of the contributions held and the sums of open rounds
-
-  std::mutex inbox_mutex_;
-  std::vector<std::function<void()>> inbox_;
 };
 
 }  // namespace byteps

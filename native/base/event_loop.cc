@@ -51,6 +51,24 @@ void EventLoop::stop() {
   thread_.join();
 }
 
+void EventLoop::post(std::function<void()> work) {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(std::move(work));
+  }
+  wake();
+}
+
+void EventLoop::run_posted() {
+  std::vector<std::function<void()>> work;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    work.swap(inbox_);
+  }
+  for (auto& item : work) item();
+  owner_.on_wake();
+}
+
 void EventLoop::add(int fd, uint32_t events, Handler* handler) {
   control(epoll_.get(), EPOLL_CTL_ADD, fd, events, handler);
 }
@@ -78,7 +96,7 @@ void EventLoop::run() {
       auto* handler = static_cast<Handler*>(events[i].data.ptr);
       if (!handler) {
         wake_.drain();
-        owner_.on_wake();
+        run_posted();
         continue;
       }
       const bool gone = std::any_of(removed_.begin(), removed_.end(),
@@ -94,7 +112,7 @@ void EventLoop::run() {
       }
     }
   }
-  owner_.on_wake();  // what was put in before stop() is still done
+  run_posted();
   owner_.on_batch_end();
   removed_.clear();
 }

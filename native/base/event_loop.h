@@ -1,13 +1,15 @@
 // One thread, one epoll: the frame in which shards, worker I/O threads and the heartbeat run.
 //
-// Every object that a loop owns is touched by that thread only. Another thread reaches it by putting work
-// somewhere safe and calling wake(); on_wake() then runs in the loop's thread. Nothing spins: with nothing
-// to do the thread sleeps in the kernel, at most until its owner's next deadline.
+// Every object that a loop owns is touched by that thread only. Another thread reaches it with post(): the
+// work then runs in the loop's thread. Nothing spins: with nothing to do the thread sleeps in the kernel, at
+// most until its owner's next deadline.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,7 +30,7 @@ class EventLoop {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void on_wake() = 0;                    // after wake(), before the next batch of events
+    virtual void on_wake() {}                      // after wake(), for an owner that has an inbox of its own
     virtual void on_batch_end() = 0;               // after every batch: send what the batch has produced
     virtual int64_t next_deadline_ns() const = 0;  // kNever: only events matter
     virtual void on_deadline(int64_t now) = 0;
@@ -42,6 +44,8 @@ class EventLoop {
   void start();
   // Joins the thread. Afterwards the caller may take the owner's objects apart.
   void stop();
+  // Any thread. What is posted before stop() is done; what is posted after it is dropped.
+  void post(std::function<void()> work);
   void wake() { wake_.signal(); }
 
   // Loop thread only.
@@ -51,6 +55,7 @@ class EventLoop {
 
  private:
   void run();
+  void run_posted();
 
   Owner& owner_;
   const std::string name_;
@@ -58,6 +63,8 @@ class EventLoop {
   WakeFd wake_;
   std::atomic<bool> stopping_{false};
   std::vector<std::shared_ptr<Handler>> removed_;
+  std::mutex inbox_mutex_;
+  std::vector<std::function<void()>> inbox_;
   std::thread thread_;
 };
 

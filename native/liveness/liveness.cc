@@ -52,24 +52,16 @@ void Liveness::close() {
   ended_.clear();
 }
 
-void Liveness::post(std::function<void()> work) {
-  {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(std::move(work));
-  }
-  loop_.wake();
-}
-
 void Liveness::add(Fd fd, int peer) {
   auto shared = std::make_shared<Fd>(std::move(fd));
-  post([this, shared, peer] {
+  loop_.post([this, shared, peer] {
     auto& slot = peers_[peer] = std::make_unique<Peer>(*this, peer, std::move(*shared));
     slot->link->open();
   });
 }
 
 void Liveness::remove(int peer) {
-  post([this, peer] {
+  loop_.post([this, peer] {
     const auto it = peers_.find(peer);
     if (it == peers_.end()) return;
     it->second->link->close();
@@ -84,15 +76,6 @@ void Liveness::gone(int peer, const char* kind, const std::string& reason) {
   events_.post({kind, peer, reason});
   ended_.push_back(std::move(it->second));
   peers_.erase(it);
-}
-
-void Liveness::on_wake() {
-  std::vector<std::function<void()>> work;
-  {
-    std::lock_guard lock(inbox_mutex_);
-    work.swap(inbox_);
-  }
-  for (auto& item : work) item();
 }
 
 void Liveness::on_batch_end() {

@@ -4,10 +4,8 @@
 // still beats. Python decides what a silence means; here it is only noticed.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/event_queue.h"
@@ -31,11 +29,9 @@ class Liveness final : public EventLoop::Owner {
  private:
   struct Peer;
 
-  void on_wake() override;
   void on_batch_end() override;
   int64_t next_deadline_ns() const override { return peers_.empty() ? EventLoop::kNever : next_beat_ns_; }
   void on_deadline(int64_t now) override;
-  void post(std::function<void()> work);
   void gone(int peer, const char* kind, const std::string& reason);
 
   const uint64_t job_;
@@ -46,8 +42,6 @@ class Liveness final : public EventLoop::Owner {
   std::vector<std::unique_ptr<Peer>> ended_;  // kept until the batch is over
   int64_t next_beat_ns_ = 0;
   int64_t last_beat_ns_ = 0;
-  std::mutex inbox_mutex_;
-  std::vector<std::function<void()>> inbox_;
 };
 
 }  // namespace byteps

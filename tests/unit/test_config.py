@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import byteps.config
 from byteps.config import VARIABLES, Config, load
 from byteps.config_row import ACCEPTED, IN_FORCE, NOT_YET, PRIVATE
 from byteps.errors import ConfigError
@@ -206,6 +209,17 @@ def test_status_of_every_variable() -> None:
         PRIVATE: ["listen_fd", "test_seed"],
     }
     assert {v.status for v in VARIABLES.values()} == {IN_FORCE, NOT_YET, ACCEPTED, PRIVATE}
+
+
+def test_what_is_in_force_is_used_and_what_is_not_is_not() -> None:
+    package = Path(byteps.config.__file__).parent
+    files = [path for path in package.rglob("*.py") if not path.name.startswith("config")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    elsewhere = {"enable_rdma", "job_secret_file"}  # a rule of Config speaks for one, load() reads the other
+    for variable in VARIABLES.values():
+        if variable.status in (IN_FORCE, NOT_YET) and variable.attribute not in elsewhere:
+            used = re.search(rf"config\.{variable.attribute}\b", text) is not None
+            assert used == (variable.status == IN_FORCE), variable.name
 
 
 def test_config_is_frozen() -> None:
