@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import select
 import signal
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -173,15 +171,15 @@ def test_a_reader_that_does_not_read_keeps_no_orphan() -> None:
 
 
 def wait_for_a_full_pipe(job: Job) -> None:
-    """The launcher's queue is full and so is the worker's pipe: the worker waits in a write."""
-    assert job.process.stdout is not None
-    size = fcntl.fcntl(job.process.stdout.fileno(), fcntl.F_GETPIPE_SZ)
+    """The launcher's pipe to us has no room left: its queue fills, and the worker waits in a write."""
     deadline = time.monotonic() + LIMIT_S
-    waiting = b"\0\0\0\0"
-    while int.from_bytes(waiting, "little") < size - 4096:
-        assert time.monotonic() < deadline
-        waiting = fcntl.ioctl(job.process.stdout.fileno(), termios.FIONREAD, waiting)
-        select.select([], [], [], 0.01)
+    writer = os.open(f"/proc/{job.process.pid}/fd/1", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while select.select([], [writer], [], 0)[1]:
+            assert time.monotonic() < deadline
+            select.select([], [], [], 0.01)
+    finally:
+        os.close(writer)
 
 
 # ---- on a terminal

@@ -47,9 +47,9 @@ def test_children_and_orphans_are_found_and_ended(tmp_path: Path) -> None:
     errors = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith("ERROR ")]
     assert errors == ["ERROR test_leaks.py::test_child", "ERROR test_leaks.py::test_orphan"]
     # Each line of the report begins with the number of a process; none of them may run any more.
-    found = [
+    found = {
         line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and "sleep" in line
-    ]
+    }
     assert len(found) == 2 and not any(runs(pid) for pid in found)
 
 
