@@ -1,8 +1,9 @@
 // How a tensor is cut into partitions and pieces: pure arithmetic, the same on workers and servers.
 //
-// A partition (BYTEPS_PARTITION_BYTES) is placed on one shard of one server. It travels in pieces of
-// kPieceBytes, so that a piece and its sum stay in the second-level cache and an urgent tensor overtakes
-// within a piece. Pieces are numbered through the whole tensor and never cross a partition's end.
+// A partition (BYTEPS_PARTITION_BYTES) is placed on one server. It travels in pieces of kPieceBytes, so that
+// a piece stays in the caches between being received, added and sent, and an urgent tensor overtakes within a
+// piece. Pieces are numbered through the whole tensor and never cross a partition's end; those of a partition
+// go round the server's shards, beginning with the one that the scheduler chose.
 #pragma once
 
 #include <algorithm>

@@ -30,6 +30,7 @@ void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool
   IoThread& thread = *threads_[connected_++ % threads_.size()];
   uint64_t window = settings_.credit_bytes;
   if (nearby && window > 0) window = std::min<uint64_t>(window, limits::kNearbyWindowBytes);
+  ++shards_[server];
   links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, window);
 }
 
@@ -50,7 +51,10 @@ std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DT
   auto tensor = std::make_shared<Tensor>(*this, id, name, dtype, cut);
   std::map<ServerLink*, std::unique_ptr<Route>> routes;
   for (uint32_t piece = 0; piece < cut.pieces(); ++piece) {
-    const auto link = links_.find(placement[cut.partition_of(piece)]);
+    const auto [server, first_shard] = placement[cut.partition_of(piece)];
+    const uint32_t shards = std::max<uint16_t>(shards_[server], 1);
+    const uint32_t shard = (first_shard + piece % cut.pieces_per_partition()) % shards;
+    const auto link = links_.find({server, static_cast<uint16_t>(shard)});
     if (link == links_.end())
       throw std::invalid_argument(name + ": placed on a server that is not connected");
     auto& route = routes[link->second];

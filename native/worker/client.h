@@ -38,7 +38,7 @@ class Client {
   void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby);
   void start();
 
-  // One (server, shard) per partition.
+  // One (server, shard) per partition: where its first piece goes. The others go round the server's shards.
   std::shared_ptr<Tensor> declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
                                   const std::vector<std::pair<uint16_t, uint16_t>>& placement);
   // src and dst have the tensor's bytes, may be the same, and stay valid until the operation is done.
@@ -81,7 +81,8 @@ class Client {
   EventQueue events_;
   SpeedMeter speed_;
   std::vector<std::unique_ptr<IoThread>> threads_;
-  std::map<std::pair<uint16_t, uint16_t>, ServerLink*> links_;
+  std::map<std::pair<uint16_t, uint16_t>, ServerLink*> links_;  // by (server, shard)
+  std::map<uint16_t, uint16_t> shards_;                         // of each server
   size_t connected_ = 0;
   bool started_ = false;
   std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pieces_sent_{0}, operations_{0};

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from byteps import _core
 from byteps.testing import cluster
 
 PARTITION = 1 << 20
@@ -55,7 +56,7 @@ def test_a_low_priority_gigabyte_delays_a_megabyte_by_the_credit_at_most(credit:
             assert not result["bulk_was_done"]
             # The bulk that left after the urgent tensor was submitted: at most a window, and the two
             # pieces that the link had already taken into its current call.
-            assert result["waited_bytes"] <= credit * PARTITION + 2 * (256 << 10)
+            assert result["waited_bytes"] <= credit * PARTITION + 2 * _core.PIECE_BYTES
 
 
 def opposite_orders(rounds: int) -> list[list[float]]:
