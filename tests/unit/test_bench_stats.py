@@ -175,10 +175,11 @@ def test_shapes_are_parsed() -> None:
             Shape.parse(text)
 
 
-def test_growth_is_between_the_second_and_the_last_tenth() -> None:
-    start_up = [{"VmRSS": 10}] * 10
-    assert growth(start_up + [{"VmRSS": 50}] * 90) == 0
-    assert growth(start_up + [{"VmRSS": 50}] * 80 + [{"VmRSS": 57}] * 10) == 7
+def test_growth_is_that_of_the_second_half() -> None:
+    filling = [{"VmRSS": 10}] * 10 + [{"VmRSS": 30}] * 20
+    assert growth(filling + [{"VmRSS": 50}] * 70) == 0
+    assert growth(filling + [{"VmRSS": 50}] * 60 + [{"VmRSS": 57}] * 10) == 7
+    assert growth([{"VmRSS": 3 * i} for i in range(100)]) == 3 * 50  # a leak
     assert growth([{"VmRSS": 5}]) == 0
 
 
