@@ -73,7 +73,8 @@ TEST(a_repeated_push_counts_once) {
   auto a = server.connect(0), b = server.connect(1);
   for (auto* peer : {a.get(), b.get()}) peer->declare(1, 8);
   a->push(1, 0, {1, 1});
-  a->push(1, 0, {1, 1});
+  a->push(1, 0, {1, 1}, kFlagWantCredit);
+  expect_consumed(*a, 16);  // both are there before the round is over
   b->push(1, 0, {4, 4});
   expect_result(*a, 0, 5);
   expect_result(*b, 0, 5);
