@@ -27,7 +27,7 @@ constexpr size_t kReadBufferBytes = 64 * 1024;
 
 // On one machine a window larger than this makes a transfer slower, not faster: what is in flight then no
 // longer stays in the caches between sender and receiver.
-constexpr size_t kNearbyWindowBytes = kPieceBytes + kPieceBytes / 2;
+constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
 
 // How long a server holds credit back for a contribution whose round is open, before it gives it on arrival.
 constexpr int64_t kCreditPatienceNs = 2'000'000;
