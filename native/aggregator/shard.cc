@@ -40,8 +40,7 @@ Shard::Shard(const AggregatorSettings& settings, unsigned index, EventQueue& eve
     : settings_(settings),
       events_(events),
       loop_(*this, "bps-shard-" + std::to_string(index)),
-      links_(settings.children.size()),
-      departed_(settings.children.size(), false) {}
+      links_(settings.children.size()) {}
 
 Shard::~Shard() { stop(); }
 
@@ -366,7 +365,6 @@ void Shard::fail_round(KeyState& key, ErrorKind kind, std::string text) {
 }
 
 void Shard::child_departed(uint16_t child) {
-  departed_[child] = true;
   if (settings_.asynchronous) return;  // nobody waits for anybody
   if (first_departed_ < 0) first_departed_ = child;
   for (auto& [_, key] : keys_) {

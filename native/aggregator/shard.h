@@ -72,7 +72,6 @@ class Shard final : public EventLoop::Owner {
   std::unordered_map<uint64_t, KeyState> keys_;
   std::vector<std::unique_ptr<ChildLink>> links_;  // by child, null while not connected
   std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over
-  std::vector<bool> departed_;
   int first_departed_ = -1;
   size_t open_rounds_ = 0;
   int64_t next_look_ns_ = 0;  // for rounds that wait too long

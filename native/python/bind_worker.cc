@@ -60,9 +60,8 @@ void bind_worker(nb::module_& m) {
       .def(
           "__init__",
           [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes,
-             double op_timeout_s, double stall_warn_s, std::vector<std::string> workers,
-             std::vector<std::string> servers, std::vector<std::string> worker_hosts, int verbose,
-             std::string sample, bool telemetry) {
+             double op_timeout_s, double stall_warn_s, std::vector<std::string> servers,
+             std::vector<std::string> worker_hosts, int verbose, std::string sample, bool telemetry) {
             ClientSettings s;
             s.job = job;
             s.epoch = epoch;
@@ -70,7 +69,6 @@ void bind_worker(nb::module_& m) {
             s.credit_bytes = credit_bytes;
             s.op_timeout_s = op_timeout_s;
             s.stall_warn_s = stall_warn_s;
-            s.workers = std::move(workers);
             s.servers = std::move(servers);
             s.worker_hosts = std::move(worker_hosts);
             s.verbose = verbose;
@@ -79,9 +77,8 @@ void bind_worker(nb::module_& m) {
             new (self) Client(std::move(s));
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
-          nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("workers"), nb::arg("servers"),
-          nb::arg("worker_hosts"), nb::arg("verbose") = 0, nb::arg("sample") = "",
-          nb::arg("telemetry") = true)
+          nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("servers"), nb::arg("worker_hosts"),
+          nb::arg("verbose") = 0, nb::arg("sample") = "", nb::arg("telemetry") = true)
       .def(
           "connect",
           [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby) {

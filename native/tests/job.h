@@ -78,7 +78,6 @@ class Job {
       c.credit_bytes = options.credit_bytes;
       c.op_timeout_s = options.op_timeout_s;
       c.stall_warn_s = options.stall_warn_s;
-      c.workers = settings.children;
       c.servers = {"server 0 (here)"};
       clients.push_back(std::make_unique<Client>(c));
       for (uint16_t shard = 0; shard < options.shards; ++shard) {

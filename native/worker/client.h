@@ -21,8 +21,7 @@ struct ClientSettings {
   uint64_t credit_bytes = 0;  // per link; 0: no limit
   double op_timeout_s = 600;
   double stall_warn_s = 10;
-  std::vector<std::string> workers;  // as people should read them: "worker 3 (host b)"
-  std::vector<std::string> servers;
+  std::vector<std::string> servers;  // as people should read them: "server 3 (host b)"
   std::vector<std::string> worker_hosts;
   int verbose = 0;
   std::string sample;  // name or number of a tensor whose values are logged

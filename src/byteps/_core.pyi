@@ -114,7 +114,6 @@ class Client:
         credit_bytes: int,
         op_timeout_s: float,
         stall_warn_s: float,
-        workers: list[str],
         servers: list[str],
         worker_hosts: list[str],
         verbose: int = 0,

@@ -69,7 +69,6 @@ class RemoteControl:
             credit_bytes=config.scheduling_credit * aligned(config.partition_bytes),
             op_timeout_s=config.op_timeout_s,
             stall_warn_s=config.stall_warn_s,
-            workers=[str(worker) for worker in view.workers()],
             servers=[str(server) for server in view.servers()],
             worker_hosts=[worker.host for worker in view.workers()],
             verbose=config.ps_verbose,
