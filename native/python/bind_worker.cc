@@ -20,7 +20,7 @@ constexpr int64_t kSignalCheckNs = kNanosecondsPerSecond / 10;
 PyObject* op_error_type = nullptr;
 
 void wait(Operation& op) {
-  while (!op.done()) {
+  while (!op.done() && !op.given_up) {
     {
       nb::gil_scoped_release release;
       op.wait_for(kSignalCheckNs);
@@ -85,16 +85,19 @@ void bind_worker(nb::module_& m) {
             c.connect(server, shard, Fd(fd), checksum, nearby);
           },
           nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("nearby"))
+      .def("join", &Client::join, nb::arg("group"))
       .def("start", &Client::start)
       .def(
           "declare",
           [](Client& c, uint32_t id, const std::string& name, uint8_t dtype, uint64_t nbytes,
-             uint64_t partition_bytes, const std::vector<std::pair<uint16_t, uint16_t>>& placement) {
+             uint64_t partition_bytes, const std::vector<std::pair<uint16_t, uint16_t>>& placement,
+             bool direct) {
             if (!valid(dtype)) throw nb::value_error("unknown dtype");
-            return c.declare(id, name, static_cast<DType>(dtype), Cut{nbytes, partition_bytes}, placement);
+            return c.declare(id, name, static_cast<DType>(dtype), Cut{nbytes, partition_bytes}, placement,
+                             direct);
           },
           nb::arg("tensor_id"), nb::arg("name"), nb::arg("dtype"), nb::arg("nbytes"),
-          nb::arg("partition_bytes"), nb::arg("placement"))
+          nb::arg("partition_bytes"), nb::arg("placement"), nb::arg("direct") = false)
       // The GIL stays held while an operation is submitted: it takes a microsecond, and it keeps a close() in
       // another Python thread apart from it.
       .def(
@@ -118,6 +121,7 @@ void bind_worker(nb::module_& m) {
           nb::arg("kind"), nb::arg("message"), nb::arg("role"), nb::arg("rank"), nb::arg("host"))
       .def("fail_tensor", &Client::fail_tensor, nb::arg("tensor_id"), nb::arg("message"))
       .def("forget", &Client::forget, nb::arg("tensor_id"))
+      .def("depart", &Client::depart, nb::arg("rank"))
       .def("fileno", [](Client& c) { return c.events().fileno(); })
       .def("events", [](Client& c) { return events_to_python(c.events()); })
       .def("counters", &Client::counters)

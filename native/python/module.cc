@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   byteps::bind_reduce(m);
   byteps::bind_liveness(m);
   byteps::bind_aggregator(m);
+  byteps::bind_local(m);
   byteps::bind_worker(m);
   byteps::bind_bench(m);
 }

@@ -34,23 +34,39 @@ void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool
   links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, window);
 }
 
+void Client::join(std::shared_ptr<LocalGroup> group) {
+  if (started_) throw std::logic_error("join after start");
+  group_ = std::move(group);
+}
+
 void Client::start() {
   started_ = true;
+  if (group_) group_->attach(*this);
+  if (connected_ == 0) return;  // a machine on its own needs no thread for the network
   for (auto& thread : threads_) thread->start();
 }
 
 std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
-                                        const std::vector<std::pair<uint16_t, uint16_t>>& placement) {
+                                        const std::vector<std::pair<uint16_t, uint16_t>>& placement,
+                                        bool direct) {
   if (const char* reason = invalid(cut)) throw std::invalid_argument(name + ": " + reason);
   if (name.size() > limits::kMaxNameBytes)
     throw std::invalid_argument("the name of a tensor has at most 4096 bytes");
-  if (cut.tensor_bytes > 0 && placement.size() != cut.partitions()) {
+  LocalGroup* group = direct || cut.tensor_bytes == 0 ? nullptr : group_.get();
+  const bool to_servers = !group || group->has_parent();
+  if (cut.tensor_bytes > 0 && to_servers && placement.size() != cut.partitions()) {
     throw std::invalid_argument(name + ": placement of " + std::to_string(placement.size()) +
                                 " partitions, expected " + std::to_string(cut.partitions()));
   }
   auto tensor = std::make_shared<Tensor>(*this, id, name, dtype, cut);
+  if (group) {
+    tensor->group = group;
+    tensor->slot = group->slot_of(id);
+  }
   std::map<ServerLink*, std::unique_ptr<Route>> routes;
-  for (uint32_t piece = 0; piece < cut.pieces(); ++piece) {
+  for (uint32_t piece = 0; to_servers && piece < cut.pieces(); ++piece) {
+    // Pieces go round the ranks of a machine, beginning with another rank for every tensor.
+    if (group && (id + piece) % group->size() != group->own()) continue;
     const auto [server, first_shard] = placement[cut.partition_of(piece)];
     const uint32_t shards = std::max<uint16_t>(shards_[server], 1);
     const uint32_t shard = (first_shard + piece % cut.pieces_per_partition()) % shards;
@@ -83,6 +99,7 @@ std::shared_ptr<Operation> Client::broadcast(std::shared_ptr<Tensor> tensor, std
 }
 
 std::shared_ptr<Operation> Client::submit(std::shared_ptr<Operation> op) {
+  if (op->tensor->group) op->driver = group_;
   op->tensor->submit(op);
   return op;
 }
@@ -124,7 +141,10 @@ void Client::fail(Failure failure) {
     for (auto& [_, tensor] : tensors_) tensors.push_back(tensor);
   }
   for (auto& tensor : tensors) {
-    if (auto op = tensor->poison(failure)) op->fail(failure);
+    auto op = tensor->poison(failure);
+    if (!op) continue;
+    op->fail(failure);
+    if (tensor->group) tensor->group->give_up(*op);
   }
   if (!started_) return;
   for (auto& thread : threads_) thread->abandon_all();
@@ -157,8 +177,19 @@ void Client::forget(uint32_t id) {
   for (auto& thread : threads_) thread->forget(tensor);
 }
 
+void Client::depart(uint16_t rank) {
+  if (group_) group_->depart(rank);
+}
+
+void Client::release_routes(const Operation& op) {
+  const auto front = op.tensor->front();
+  if (front.get() != &op) return;
+  for (auto& thread : threads_) thread->abandon(front);
+}
+
 void Client::abandon(const std::shared_ptr<Operation>& op) {
   for (auto& thread : threads_) thread->abandon(op);
+  if (op->tensor->group) op->tensor->group->give_up(*op);
 }
 
 void Client::close() {
@@ -167,6 +198,7 @@ void Client::close() {
   for (auto& thread : threads_) thread->stop();
   // A thread that ended late may have handed work to one that had ended before it.
   for (auto& thread : threads_) thread->drain();
+  if (group_) group_->close();
   threads_.clear();
   links_.clear();
 }
@@ -180,10 +212,9 @@ void Client::stalled(Operation& op, const std::string& missing) {
   events_.log(kWarning, describe(op) + " waits for " + missing);
 }
 
-void Client::check_age(Operation& op, int64_t now, uint16_t server, size_t left, size_t pieces) {
+void Client::check_age(Operation& op, int64_t now, std::string missing, const std::string& detail) {
   const int64_t age = now - op.started_ns;
-  std::string missing = op.missing();
-  if (missing.empty()) missing = settings_.servers[server];
+  if (const std::string told = op.missing(); !told.empty()) missing = told;
   if (settings_.op_timeout_s > 0 && age > seconds_to_ns(settings_.op_timeout_s) && !op.failing()) {
     const Failure failure{"timeout",
                           describe(op) + ": no result after " + std::to_string(age / kNanosecondsPerSecond) +
@@ -194,11 +225,10 @@ void Client::check_age(Operation& op, int64_t now, uint16_t server, size_t left,
     if (auto running = op.tensor->poison(failure)) abandon(running);
     return;
   }
-  // The server says after the same time who is missing; without a word from it, it is the server we wait for.
-  if (settings_.stall_warn_s > 0 && age > seconds_to_ns(settings_.stall_warn_s + 2) &&
-      !op.stall_told.exchange(true)) {
-    events_.log(kWarning, describe(op) + " waits for " + missing + ": " + std::to_string(left) + " of " +
-                              std::to_string(pieces) + " pieces not answered");
+  // A server says after the same time who is missing; without a word from it, it is the server we wait for.
+  const double patience_s = settings_.stall_warn_s + (op.tensor->group ? 0 : 2);
+  if (settings_.stall_warn_s > 0 && age > seconds_to_ns(patience_s) && !op.stall_told.exchange(true)) {
+    events_.log(kWarning, describe(op) + " waits for " + missing + detail);
   }
 }
 
@@ -217,11 +247,17 @@ void Client::count_operation(const Operation& op) {
   if (settings_.telemetry) speed_.add(op.tensor->cut.tensor_bytes);
 }
 
+void Client::count_local(const Operation& op) {
+  count_operation(op);
+  if (!op.failing()) local_bytes_.fetch_add(op.tensor->cut.tensor_bytes, std::memory_order_relaxed);
+}
+
 std::map<std::string, uint64_t> Client::counters() const {
   std::map<std::string, uint64_t> out{{"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
                                       {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
                                       {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
                                       {"operations", operations_.load(std::memory_order_relaxed)},
+                                      {"local_bytes", local_bytes_.load(std::memory_order_relaxed)},
                                       {"wire_sent_bytes", 0},
                                       {"wire_received_bytes", 0}};
   for (const auto& thread : threads_) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/event_queue.h"
+#include "local/group.h"
 #include "worker/io_thread.h"
 #include "worker/speed.h"
 
@@ -35,11 +36,15 @@ class Client {
 
   // Before start(): one connection, authenticated, to every shard of every server.
   void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby);
+  // Before start(): the ranks of this machine reduce among themselves, and only the sums go to servers.
+  void join(std::shared_ptr<LocalGroup> group);
   void start();
 
+  // `direct`: without this machine's group.
   // One (server, shard) per partition: where its first piece goes. The others go round the server's shards.
   std::shared_ptr<Tensor> declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
-                                  const std::vector<std::pair<uint16_t, uint16_t>>& placement);
+                                  const std::vector<std::pair<uint16_t, uint16_t>>& placement,
+                                  bool direct = false);
   // src and dst have the tensor's bytes, may be the same, and stay valid until the operation is done.
   std::shared_ptr<Operation> push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst,
                                        int32_t priority, bool average);
@@ -51,6 +56,8 @@ class Client {
   void fail_tensor(uint32_t id, const std::string& message);
   // The name has been declared anew: operations on this tensor are done, and none will follow.
   void forget(uint32_t id);
+  // This worker has said goodbye: what still needs it fails.
+  void depart(uint16_t rank);
   // Ends all threads and connections; pending operations fail. Idempotent.
   void close();
 
@@ -63,12 +70,15 @@ class Client {
   Failure failure() const;
   // What the `detail` of an ERROR frame and its text mean to the caller.
   Failure failure_of(uint32_t detail, std::string message) const;
+  // The operation has failed: what the threads have of it comes back soon. Any number of times.
+  void release_routes(const Operation& op);
   void post(Route& route, const std::shared_ptr<Operation>& op);
   void count_push(uint64_t bytes);
   void count_pull(uint64_t bytes);
   void count_operation(const Operation& op);
   void stalled(Operation& op, const std::string& missing);
-  void check_age(Operation& op, int64_t now, uint16_t server, size_t left, size_t pieces);
+  void count_local(const Operation& op);
+  void check_age(Operation& op, int64_t now, std::string missing, const std::string& detail = "");
   void sample(const Tensor& tensor, const char* stage, uint32_t round, uint32_t piece, const std::byte* data,
               size_t bytes);
 
@@ -78,13 +88,14 @@ class Client {
 
   const ClientSettings settings_;
   EventQueue events_;
+  std::shared_ptr<LocalGroup> group_;
   SpeedMeter speed_;
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::map<std::pair<uint16_t, uint16_t>, ServerLink*> links_;  // by (server, shard)
   std::map<uint16_t, uint16_t> shards_;                         // of each server
   size_t connected_ = 0;
   bool started_ = false;
-  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pieces_sent_{0}, operations_{0};
+  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pieces_sent_{0}, operations_{0}, local_bytes_{0};
   std::atomic<bool> failed_{false};
 
   mutable std::mutex mutex_;  // of what follows

@@ -85,6 +85,10 @@ void IoThread::release(Route& route) {
   const auto op = std::move(route.op);
   route.op.reset();
   if (!op->release_route()) return;
+  if (op->driver) {  // it ends when all ranks of this machine are done
+    if (op->failing()) op->tensor->group->give_up(*op);
+    return;
+  }
   client_.count_operation(*op);
   op->finish();
   op->tensor->finished(*op);
@@ -105,7 +109,9 @@ void IoThread::on_deadline(int64_t now) {
   next_look_ns_ = now + kNanosecondsPerSecond;
   for (size_t i = active_.size(); i-- > 0;) {
     Route& route = *active_[i];
-    client_.check_age(*route.op, now, route.link->server(), route.left, route.pieces.size());
+    client_.check_age(*route.op, now, client_.settings().servers[route.link->server()],
+                      ": " + std::to_string(route.left) + " of " + std::to_string(route.pieces.size()) +
+                          " pieces not answered");
   }
 }
 

@@ -1,30 +1,12 @@
 #include "worker/operation.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <climits>
-#include <ctime>
-
 #include "base/clock.h"
+#include "base/futex.h"
 
 namespace byteps {
-namespace {
 
-// A futex rather than a condition variable: an operation is made for every gradient of every step, and most
+// Futexes rather than condition variables: an operation is made for every gradient of every step, and most
 // are done before anybody waits. Then completing costs one atomic instruction.
-void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeout_ns) {
-  const timespec timeout{timeout_ns / kNanosecondsPerSecond, timeout_ns % kNanosecondsPerSecond};
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr,
-            0);
-}
-
-void futex_wake_all(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
-}
-
-}  // namespace
 
 Operation::Operation(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst, int32_t priority,
                      uint16_t flags, uint32_t root)
@@ -36,7 +18,7 @@ Operation::Operation(std::shared_ptr<Tensor> tensor, const std::byte* src, std::
       root(root),
       started_ns(now_ns()) {}
 
-bool Operation::wait_for(int64_t timeout_ns) {
+bool Operation::wait_finished(int64_t timeout_ns) {
   const int64_t deadline = now_ns() + timeout_ns;
   for (;;) {
     uint32_t seen = state_.load(std::memory_order_acquire);
@@ -63,7 +45,7 @@ void Operation::fail(Failure failure) {
   std::lock_guard lock(mutex_);
   if (!failure_.kind.empty()) return;
   failure_ = std::move(failure);
-  failing_.store(true, std::memory_order_release);
+  failed_ns_.store(now_ns(), std::memory_order_release);
 }
 
 void Operation::note_missing(const std::string& who) {

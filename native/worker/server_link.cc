@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "local/group.h"
 #include "wire/declaration.h"
 #include "worker/client.h"
 #include "worker/io_thread.h"
@@ -24,6 +25,7 @@ void ServerLink::submit(Route& route) {
   }
   route.left = static_cast<uint32_t>(route.pieces.size());
   route.answered.assign(route.pieces.size(), false);
+  if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
   route.link_bytes_at_start = sent_bytes_;
   // Without credit there is no queue worth ordering: first come, first served.
   const int32_t priority = window_bytes_ > 0 ? route.op->priority : 0;
@@ -52,15 +54,29 @@ bool ServerLink::next(OutFrame& out) {
     fill_declare(out);
     return true;
   }
-  if (ready_.empty()) return false;
-  Ready& ready = ready_.top();
-  const uint32_t piece = ready.route->pieces[ready.at];
-  const uint32_t length = ready.route->tensor->cut.length_of(piece);
-  const uint64_t in_flight = sent_bytes_ - received_bytes_;
-  if (window_bytes_ > 0 && in_flight > 0 && in_flight + length > window_bytes_) return false;
-  fill_push(out, ready);
-  if (++ready.at == ready.end) ready_.pop();
-  return true;
+  while (!ready_.empty()) {
+    Ready& ready = ready_.top();
+    const uint32_t piece = ready.route->pieces[ready.at];
+    const uint32_t length = ready.route->tensor->cut.length_of(piece);
+    const uint64_t in_flight = sent_bytes_ - received_bytes_;
+    if (window_bytes_ > 0 && in_flight > 0 && in_flight + length > window_bytes_) return false;
+    if (!gathered(ready)) {  // the operation has failed, and takes the route back in a moment
+      ready_.pop();
+      continue;
+    }
+    fill_push(out, ready);
+    if (++ready.at == ready.end) ready_.pop();
+    return true;
+  }
+  return false;
+}
+
+bool ServerLink::gathered(const Ready& ready) {
+  Route& route = *ready.route;
+  if (!route.tensor->group || route.gathered[ready.at]) return true;
+  const bool well = route.tensor->group->gather(*route.op, route.pieces[ready.at]);
+  route.gathered[ready.at] = well;
+  return well;
 }
 
 void ServerLink::fill_declare(OutFrame& out) {
@@ -92,7 +108,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   header.round = op.round;
   header.priority = op.priority;
   header.length = empty ? 0 : length;
-  out.payload = op.src + route.tensor->cut.offset_of(piece);
+  // What the ranks of this machine have summed lies in the destination.
+  out.payload = (op.driver ? op.dst : op.src) + route.tensor->cut.offset_of(piece);
 
   sent_bytes_ += header.length;
   const uint64_t in_flight = sent_bytes_ - received_bytes_;
@@ -175,6 +192,7 @@ void ServerLink::end(const Header& header, bool landed) {
         thread_.client().sample(*route->tensor, "pull", header.round, piece,
                                 op.dst + route->tensor->cut.offset_of(piece), header.length);
       }
+      if (route->tensor->group) route->tensor->group->publish(op, route->pieces[position]);
       answered(*route, position);
       return;
     }
@@ -186,7 +204,12 @@ void ServerLink::end(const Header& header, bool landed) {
       thread_.client().stalled(op, text);
       return;
     case FrameType::error: {
-      op.fail(thread_.client().failure_of(header.detail, route->tensor->name + ": " + text));
+      Failure failure = thread_.client().failure_of(header.detail, route->tensor->name + ": " + text);
+      if (route->tensor->group) {
+        route->tensor->group->publish_failure(op, failure);
+      } else {
+        op.fail(std::move(failure));
+      }
       answered(*route, position);
       return;
     }

@@ -38,6 +38,8 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   void end(const Header& header, bool landed) override;
   void on_end(Link& link, Link::End end, const std::string& reason) override;
 
+  // The ranks of this machine have been summed into what is about to be pushed.
+  bool gathered(const Ready& ready);
   void fill_declare(OutFrame& out);
   void fill_push(OutFrame& out, Ready& ready);
   // The route and position that a frame from the server answers, or {nullptr, 0} if nobody waits for it.

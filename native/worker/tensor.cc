@@ -1,16 +1,19 @@
 #include "worker/tensor.h"
 
+#include "local/group.h"
 #include "worker/client.h"
 
 namespace byteps {
 
 void Tensor::submit(std::shared_ptr<Operation> op) {
+  std::shared_ptr<Operation> before;
   {
     std::lock_guard lock(mutex_);
     queue_.push_back(op);
-    if (queue_.size() > 1) return;  // finished() starts it
+    if (queue_.size() > 1) before = queue_.front();
   }
-  start(op);
+  if (!before) return start(op);
+  if (group) group->want_bell(*before);  // finished() starts ours; somebody must notice that it is time
 }
 
 void Tensor::start(const std::shared_ptr<Operation>& op) {
@@ -21,11 +24,16 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
     if (failure.kind.empty()) op->round = next_round_++;
   }
   if (!failure.kind.empty()) op->fail(std::move(failure));
-  if (routes.empty() || op->failing()) {
+  if ((routes.empty() && !group) || op->failing()) {
     op->finish();
     finished(*op);
     return;
   }
+  if (group) return group->contribute(op);
+  post_routes(op);
+}
+
+void Tensor::post_routes(const std::shared_ptr<Operation>& op) {
   op->expect_routes(static_cast<uint32_t>(routes.size()));
   for (auto& route : routes) client_.post(*route, op);
 }
@@ -45,6 +53,19 @@ std::shared_ptr<Operation> Tensor::poison(Failure failure) {
   std::lock_guard lock(mutex_);
   if (poison_.kind.empty()) poison_ = std::move(failure);
   return queue_.empty() ? nullptr : queue_.front();
+}
+
+std::shared_ptr<Operation> Tensor::front() {
+  std::lock_guard lock(mutex_);
+  return queue_.empty() ? nullptr : queue_.front();
+}
+
+std::byte* Tensor::staging(const std::shared_ptr<Arena>& arena) {
+  if (!staging_) {
+    staging_ = std::shared_ptr<std::byte>(arena->allocate(cut.tensor_bytes),
+                                          [arena](std::byte* block) { arena->free(block); });
+  }
+  return staging_.get();
 }
 
 }  // namespace byteps

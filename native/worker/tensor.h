@@ -7,13 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "local/slot.h"
 #include "reduce/dtype.h"
 #include "wire/cut.h"
 #include "worker/operation.h"
 
 namespace byteps {
 
+class Arena;
 class Client;
+class LocalGroup;
 class ServerLink;
 class Tensor;
 
@@ -25,6 +28,7 @@ struct Route {
   bool declared = false;             // DECLARE has been queued on the link
   std::shared_ptr<Operation> op;     // the operation under way
   std::vector<bool> answered;        // by position in `pieces`
+  std::vector<bool> gathered;        // likewise; only with a local group
   uint32_t left = 0;                 // pieces of it not yet answered
   uint64_t link_bytes_at_start = 0;  // what the link had sent when it was submitted
   size_t active_index = 0;           // place in the thread's list of active routes
@@ -46,12 +50,20 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   const DType dtype;
   const Cut cut;
   std::vector<std::unique_ptr<Route>> routes;
+  LocalGroup* group = nullptr;  // the ranks of this machine reduce it among themselves
+  SlotView slot;                // where they do so
 
   // Any thread.
   void submit(std::shared_ptr<Operation> op);
   void finished(Operation& op);
   // Every operation from now on fails with this. Returns the one under way, if any.
   std::shared_ptr<Operation> poison(Failure failure);
+  // The operation under way, if any.
+  std::shared_ptr<Operation> front();
+  // This rank's pieces begin their way to the servers.
+  void post_routes(const std::shared_ptr<Operation>& op);
+  // Memory of this tensor's size in the arena, made when it is first needed.
+  std::byte* staging(const std::shared_ptr<Arena>& arena);
 
  private:
   void start(const std::shared_ptr<Operation>& op);
@@ -60,6 +72,7 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   std::deque<std::shared_ptr<Operation>> queue_;  // front: under way
   uint32_t next_round_ = 0;
   Failure poison_;
+  std::shared_ptr<std::byte> staging_;
 };
 
 }  // namespace byteps

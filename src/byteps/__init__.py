@@ -36,6 +36,7 @@ from byteps.worker.handle import Handle, ensure
 
 if TYPE_CHECKING:
     from byteps._verbs import broadcast, declare, push_pull, push_pull_async
+    from byteps.worker.arena import empty
 
 __all__ = [
     "BytePSError",
@@ -55,6 +56,7 @@ __all__ = [
     "broadcast",
     "counters",
     "declare",
+    "empty",
     "get_pushpull_speed",
     "init",
     "is_initialized",
@@ -77,6 +79,10 @@ _VERBS = ("broadcast", "declare", "push_pull", "push_pull_async")  # on arrays: 
 
 
 def __getattr__(name: str) -> Any:
+    if name == "empty":  # needs the native core, but neither NumPy nor a job
+        from byteps.worker.arena import empty
+
+        return globals().setdefault("empty", empty)
     if name not in _VERBS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from byteps import _verbs
@@ -86,7 +92,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_VERBS})
+    return sorted({*globals(), *_VERBS, "empty"})
 
 
 def init() -> None:

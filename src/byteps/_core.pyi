@@ -46,6 +46,42 @@ def plain_server(
     streams: list[list[int]], first: int, total: int, nbytes: int, chunk_bytes: int, rounds: int
 ) -> None: ...
 
+# shared memory of one machine
+def memory_nonce() -> tuple[int, int]:
+    """Address and value of eight random bytes of this process."""
+
+def can_read(pid: int, address: int, value: int) -> bool:
+    """Whether the memory of that process can be read, and has that value there."""
+
+def create_board(ranks: int) -> int:
+    """A descriptor of the memory in which this many ranks meet; the caller closes it."""
+
+class Arena:
+    def __init__(self, nbytes: int) -> None: ...
+    def fileno(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def used_bytes(self) -> int: ...
+    def allocate(self, nbytes: int) -> int:
+        """The address of new memory; MemoryError when the arena is full."""
+    def free(self, address: int) -> None: ...
+
+class LocalGroup:
+    def __init__(
+        self,
+        local_rank: int,
+        ranks: list[int],
+        job_ranks: int,
+        board_fd: int,
+        arena: Arena,
+        arena_fds: list[int],
+        pids: list[int],
+        peers_readable: bool,
+        has_parent: bool,
+    ) -> None:
+        """Takes the descriptors. ``ranks`` are those of the job, all lists by local rank."""
+
 class Liveness:
     def __init__(self, job: int, interval_s: float, timeout_s: float) -> None: ...
     def fileno(self) -> int: ...
@@ -95,9 +131,10 @@ class Tensor:
     def pieces(self) -> int: ...
 
 class Handle:
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """The memory of the operation is not touched any more."""
     def wait(self) -> None:
-        """Releases the GIL; Ctrl-C works. Raises OpError."""
+        """Releases the GIL; Ctrl-C works. Raises OpError, in rare cases before it is done."""
     @property
     def round(self) -> int: ...
     @property
@@ -122,6 +159,8 @@ class Client:
     ) -> None: ...
     def connect(self, server: int, shard: int, fd: int, checksum: bool, nearby: bool) -> None:
         """Takes the fd of an authenticated connection, perhaps on this machine; before start()."""
+    def join(self, group: LocalGroup) -> None:
+        """The ranks of this machine reduce among themselves; before start()."""
     def start(self) -> None: ...
     def declare(
         self,
@@ -131,13 +170,17 @@ class Client:
         nbytes: int,
         partition_bytes: int,
         placement: list[tuple[int, int]],
-    ) -> Tensor: ...
+        direct: bool = False,
+    ) -> Tensor:
+        """``direct``: this rank pushes it to the servers itself, without its machine's group."""
     def push_pull(self, tensor: Tensor, src: int, dst: int, priority: int, average: bool) -> Handle: ...
     def broadcast(self, tensor: Tensor, address: int, root: int, priority: int) -> Handle: ...
     def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None: ...
     def fail_tensor(self, tensor_id: int, message: str) -> None: ...
     def forget(self, tensor_id: int) -> None:
         """Its operations are done and none will follow."""
+    def depart(self, rank: int) -> None:
+        """That worker has said goodbye: what still needs it fails."""
     def fileno(self) -> int: ...
     def events(self) -> list[tuple[str, int, str]]:
         """("log", level, text), ("lost", server, reason) or ("violation", server, reason)."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from byteps import _core
 from byteps.config import Config
 from byteps.control.channel import show_wire
 from byteps.control.link import Link, join, registration
@@ -34,6 +35,7 @@ from byteps.control.messages import (
 from byteps.errors import (
     BytePSError,
     DeclarationError,
+    JoinError,
     NotInitializedError,
     PeerLostError,
     ProtocolError,
@@ -41,6 +43,7 @@ from byteps.errors import (
 from byteps.observe.logging import logger
 from byteps.worker.data_connections import DataConnection, open_all
 from byteps.worker.loop_thread import LoopThread
+from byteps.worker.machine import Machine
 from byteps.worker.requests import Requests, batches
 
 FAREWELL_S = 2.0
@@ -169,6 +172,19 @@ class ControlClient:
         deadline = time.monotonic() + self._config.connect_timeout_s
         work = self._requests.unless_failed(open_all(self._config, view, deadline))
         return self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
+
+    def form_group(self, machine: Machine, view: View) -> _core.LocalGroup | None:
+        """The group of this rank's machine; raises as soon as a member is lost."""
+        timeout_s = self._config.connect_timeout_s
+        work = self._requests.unless_failed(asyncio.wait_for(machine.form(view), timeout_s))
+        try:
+            return self._thread.call(work, timeout_s + MARGIN_S)
+        except (asyncio.TimeoutError, OSError, ProtocolError) as error:
+            raise JoinError(
+                f"worker {view.rank} could not form the group of its machine: "
+                f"{error or f'not all ranks came within {timeout_s:g} s'}; "
+                "BYTEPS_ENABLE_IPC=0 everywhere does without shared memory"
+            ) from None
 
     def inherited_fds(self) -> list[int]:
         """Sockets that a forked child must let go of, or peers would not see this process die."""

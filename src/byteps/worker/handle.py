@@ -52,6 +52,8 @@ class Handle(Generic[T]):
             try:
                 native.wait()
             except Exception as error:
+                if not native.done():  # it failed, and yet another rank may be writing to its memory
+                    self._session.adopt(native, self._keep)
                 self._settle()
                 failure = self._session.failure(error)
                 if isinstance(failure, BytePSError):

@@ -15,6 +15,7 @@ from byteps.scheduler.placement import aligned
 from byteps.worker.control import ControlClient
 from byteps.worker.failures import loss
 from byteps.worker.interface import Place, Placement, Spec
+from byteps.worker.machine import Machine
 from byteps.worker.session import Session
 
 __all__ = ["join"]
@@ -26,15 +27,19 @@ VERDICT_S = 1.0
 
 def join(config: Config) -> Session:
     """Register, wait for everybody, connect to every shard of every server."""
-    control = RemoteControl(config)
-    view = control.scheduler.join()
+    machine = Machine(config)
     try:
-        client = control.connect(view)
-        session = Session(config, _place(view), control, client)
-        control.attach(session)
-    except BaseException as error:
-        control.leave(suspend=False, failed=True, reason=f"{type(error).__name__}: {error}")
-        raise
+        control = RemoteControl(config)
+        view = control.scheduler.join()
+        try:
+            client = control.connect(view, machine)
+            session = Session(config, _place(view), control, client, shares_memory=machine.shared)
+            control.attach(session)
+        except BaseException as error:
+            control.leave(suspend=False, failed=True, reason=f"{type(error).__name__}: {error}")
+            raise
+    finally:
+        machine.close()
     logging.set_identity("worker", view.rank)
     return session
 
@@ -58,7 +63,7 @@ class RemoteControl:
         self._sockets: list[tuple[int, int]] = []  # (descriptor, inode)
         self._lock = threading.Lock()
 
-    def connect(self, view: View) -> _core.Client:
+    def connect(self, view: View, machine: Machine) -> _core.Client:
         """The native client, connected and started."""
         config = self._config
         self._hosts = [server.host for server in view.servers()]
@@ -75,6 +80,9 @@ class RemoteControl:
             sample=config.debug_sample_tensor,
             telemetry=config.telemetry_on,
         )
+        group = self.scheduler.form_group(machine, view)
+        if group is not None:
+            client.join(group)
         connections = self.scheduler.open_data_connections(view)
         fds = [*self.scheduler.inherited_fds(), *(connection.fd for connection in connections)]
         self._sockets = [(fd, os.fstat(fd).st_ino) for fd in fds]

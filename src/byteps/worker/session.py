@@ -25,12 +25,17 @@ T = TypeVar("T")
 
 logger = logging.getLogger("byteps.worker")
 
+_kept_for_ever: list[object] = []
+
 
 class Session:
     """One membership. Thread-safe: hooks of a framework may call from any thread."""
 
-    def __init__(self, config: Config, place: Place, control: Control, client: Client) -> None:
+    def __init__(
+        self, config: Config, place: Place, control: Control, client: Client, *, shares_memory: bool = False
+    ) -> None:
         self.config = config
+        self.has_arena = shares_memory  # memory of the arena is worth allocating: no copy to reduce it
         self.rank, self.size, self.local_rank, self.local_size = place
         self._control = control
         self._client = client
@@ -207,6 +212,8 @@ class Session:
             logger.warning("could not say goodbye to the scheduler: %s: %s", type(error).__name__, error)
         finally:
             self._client.close()
+            # What another rank may still be writing to is never freed; see Operation::given_up in the core.
+            _kept_for_ever.extend(keep for native, keep in self._orphans.values() if not native.done())
             self._orphans.clear()
 
     def inherited_fds(self) -> list[int]:

@@ -1,0 +1,96 @@
+// One rank's membership in the group of its machine: contributes, helps with the sums, notices the ends.
+//
+// Work is done by whoever is there. The rank that comes last sums a small tensor at once. Of a large one
+// every rank that waits for it takes parts; if nobody waits, the helper thread of the rank that came last
+// does. With servers above (`has_parent`) the sum of a piece is made by its owner when it sends it, and the
+// owner brings the result to the others: see io_thread.h.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "local/group_memory.h"
+#include "local/slot.h"
+#include "transport/shm/arena.h"
+#include "worker/operation.h"
+
+namespace byteps {
+
+class Client;
+
+struct GroupSettings {
+  std::vector<uint16_t> ranks;  // of the job, by local rank
+  uint32_t job_ranks = 0;       // averages divide by it
+  bool peers_readable = false;  // process_vm_readv and _writev work between all of them
+  bool has_parent = false;
+};
+
+class LocalGroup final : public OperationDriver, public std::enable_shared_from_this<LocalGroup> {
+ public:
+  LocalGroup(GroupSettings settings, std::shared_ptr<Mapping> board, std::shared_ptr<Arena> arena,
+             GroupMemory memory);
+  ~LocalGroup() override { close(); }
+
+  // Before use; starts the helper thread.
+  void attach(Client& client);
+  // All operations have failed. Ends the thread; what cannot be let go of yet stays not done. Idempotent.
+  void close();
+
+  SlotView slot_of(uint32_t tensor) const;
+  bool has_parent() const { return settings_.has_parent; }
+  uint32_t own() const { return memory_.own(); }
+  uint32_t size() const { return memory_.ranks(); }
+
+  // Any thread.
+  void contribute(const std::shared_ptr<Operation>& op);
+  void want_bell(Operation& op);
+  bool poll(Operation& op) override;
+  bool wait(Operation& op, int64_t timeout_ns) override;
+  // The operation has failed on this rank: nothing may touch its memory any more, and no rank gets a result.
+  void give_up(Operation& op);
+  // With servers above, for the pieces that this rank owns. Why the ranks of this machine have nothing to
+  // push: they called different operations. Empty: they have.
+  std::string disagreement(const Operation& op) const;
+  // The sum of this machine into the destination, to be pushed. False: the operation has failed.
+  bool gather(Operation& op, uint32_t piece);
+  // The result out of the destination to the other ranks, or its failure.
+  void publish(Operation& op, uint32_t piece);
+  void publish_failure(Operation& op, const Failure& failure);
+  // This rank of the job has said goodbye.
+  void depart(uint16_t rank);
+
+ private:
+  void open(const std::shared_ptr<Operation>& op);
+  bool same_terms(const Operation& op);
+  void work_on(Operation& op);
+  void settle(Operation& op);
+  void take_failure(Operation& op, std::string_view encoded);
+  void finish_part(Operation& op, uint32_t parts);
+  void fail_without(Operation& op, uint32_t local);
+  void check_age(Operation& op);
+  void peer_is_gone(Operation& op);
+  bool look_around();
+  void help();
+  void ring(uint32_t rank) const { bell(rank).notify(); }
+  EventCount& bell(uint32_t rank) const;
+  uint32_t parts_of(const Operation& op) const;
+  std::string missing(const Operation& op) const;
+  std::string name_of(uint32_t local) const;
+
+  const GroupSettings settings_;
+  const std::shared_ptr<Mapping> board_;
+  const std::shared_ptr<Arena> arena_;
+  const GroupMemory memory_;
+  Client* client_ = nullptr;
+  std::thread helper_;
+  std::atomic<bool> closed_{false};
+
+  std::mutex mutex_;  // of what follows
+  std::vector<std::shared_ptr<Operation>> active_;
+  int departed_ = -1;  // local rank of the first that left
+};
+
+}  // namespace byteps
