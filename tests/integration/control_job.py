@@ -39,7 +39,7 @@ from byteps.worker.control import ControlClient
 def lost(role, rank, host, reason):
     print("lost", role, rank, reason, flush=True)
 
-client = ControlClient(load(), on_lost=lost, on_conflict=print)
+client = ControlClient(load(), on_lost=lost, on_conflict=print, on_departed=lambda rank: None)
 view = client.join()
 print("joined", view.rank, flush=True)
 for line in sys.stdin:
@@ -119,10 +119,12 @@ class Worker:
     def __init__(self, config: Config) -> None:
         self.losses: queue.SimpleQueue[tuple[str, int, str, str]] = queue.SimpleQueue()
         self.conflicts: queue.SimpleQueue[tuple[int, str, str]] = queue.SimpleQueue()
+        self.departures: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.client = ControlClient(
             config,
             on_lost=lambda *words: self.losses.put(words),
             on_conflict=lambda *words: self.conflicts.put(words),
+            on_departed=self.departures.put,
         )
         self.view: View | None = None
 

@@ -262,6 +262,15 @@ def test_barrier_that_waits_too_long_names_who_is_missing() -> None:
         job[3][0].client.barrier(4.0)
 
 
+def test_all_that_stay_hear_that_a_worker_has_left() -> None:
+    with running(3, 1) as (_, _, _, workers):
+        workers[1].client.leave()
+        assert [workers[rank].departures.get(timeout=LIMIT_S) for rank in (0, 2)] == [1, 1]
+        workers[0].client.leave()
+        assert workers[2].departures.get(timeout=LIMIT_S) == 0
+        assert workers[0].departures.empty()  # of its own it knows
+
+
 def test_barrier_without_one_that_left() -> None:
     with running(2, 1) as (job, _, _, workers):
         wait = job.background(lambda: workers[0].client.barrier(LIMIT_S))

@@ -76,6 +76,8 @@ def test_command_not_found_and_not_executable(tmp_path: Path) -> None:
         (["--wrokers", "2", "true"], {}, "--wrokers"),
         (["--workers", "two", "true"], {}, "--workers"),
         (["--workers", "2", "--servers", "0", "true"], {}, "--servers 1"),
+        (["-n", "0", "true"], {}, "--nproc 0: expected at least 1 rank"),
+        (["--nproc", "2"], {}, "nothing to run"),
         (["true"], {"DMLC_ROLE": "worker"}, "DMLC_NUM_WORKER is not set"),
         ([], {"DMLC_ROLE": "server"}, "DMLC_NUM_WORKER is not set"),
         ([], {"DMLC_ROLE": "scheduler", "DMLC_NUM_WORKER": "2"}, "DMLC_PS_ROOT_URI is not set"),
@@ -115,7 +117,10 @@ def test_dry_run_starts_nothing_and_shows_no_secret(tmp_path: Path) -> None:
 def test_help_teaches_and_loads_nothing_heavy() -> None:
     job = run(bpslaunch("--help"))
     assert job.process.returncode == 0
-    for example in ("--workers 2 --servers 1 python train.py", "DMLC_ROLE=scheduler bpslaunch", "--dry-run"):
+    for example in (
+        *("bpslaunch -n 4 python train.py", "--workers 2 --servers 1 python train.py", "--nproc-per-node"),
+        *("--workers 2 -n 2 --servers 2 python train.py", "DMLC_ROLE=scheduler bpslaunch", "--dry-run"),
+    ):
         assert example in job.out.decode()
     code = "import sys, byteps.launcher.cli as c; c.build_parser(); sys.exit('numpy' in sys.modules)"
     assert run(Job((sys.executable, "-c", code))).process.returncode == 0
@@ -204,7 +209,11 @@ def test_local_ranks_of_a_worker_machine() -> None:
     env = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "NVIDIA_VISIBLE_DEVICES": "3,5"}
     job = run(bpslaunch("sh", "-c", "echo $BYTEPS_LOCAL_RANK of $BYTEPS_LOCAL_SIZE", **env))
     assert job.process.returncode == 0
-    assert (job.lines("worker 0.0"), job.lines("worker 0.1")) == (["0 of 2"], ["1 of 2"])
+    assert (job.lines("rank 0"), job.lines("rank 1")) == (["0 of 2"], ["1 of 2"])
+    place = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "9", "DMLC_NUM_SERVER": "1"}
+    env = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "2", "DMLC_WORKER_ID": "1", **place}
+    job = run(bpslaunch("-n", "2", "sh", "-c", "echo $BYTEPS_LOCAL_RANK of $BYTEPS_LOCAL_SIZE", **env))
+    assert (job.lines("worker 1.0"), job.lines("worker 1.1")) == (["0 of 2"], ["1 of 2"])
 
 
 # ---- a whole job: the real plan, with a stand-in for the interpreter that runs scheduler and servers

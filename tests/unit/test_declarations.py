@@ -133,9 +133,28 @@ def test_impossible_tensor_is_refused(bad: TensorSpec, word: str) -> None:
     assert placed.tensor_id == -1 and word in placed.error and "worker 1 (host b)" in placed.error
 
 
-def test_no_servers_is_an_error_and_no_crash() -> None:
-    table = Declarations(workers(1), Placement([]), 64)
+def test_no_servers_between_machines_is_an_error_and_no_crash() -> None:
+    table = Declarations(workers(2), Placement([]), 64)
     assert "no servers" in table.declare(0, [spec()]).placed[0].error
+
+
+def test_one_machine_needs_no_servers_and_no_places() -> None:
+    ranks = [Member("worker", r, "a", "127.0.0.1", 0, 0, 0, r, 2, 100 + r) for r in range(2)]
+    table = Declarations(ranks, Placement([]), 64)
+    assert table.declare(0, [spec(shape=(1000,))]).placed == [Placed(0, [])]
+    assert table.declare(1, [spec(shape=(1000,)), spec("y")]).placed == [Placed(0, []), Placed(1, [])]
+    assert "ranks disagree" in table.declare(0, [spec("y", (5,))]).placed[0].error
+    table.declare(0, [spec(shape=(8,), generation=1)])
+    assert table.declare(1, [spec(shape=(8,), generation=1)]).retired == [0]
+
+
+def test_ranks_agree_on_whether_a_tensor_goes_to_the_servers_directly() -> None:
+    table = declarations(3)
+    direct = TensorSpec("x", 0, FLOAT32, [4], direct=True)
+    assert not table.declare(0, [direct]).placed[0].error
+    assert not table.declare(2, [direct]).placed[0].error  # rank 1 may never declare it
+    error = table.declare(1, [spec()]).placed[0].error
+    assert "declared float32 [4] without its machine" in error and "declared float32 [4];" in error
 
 
 # Barriers

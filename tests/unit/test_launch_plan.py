@@ -182,9 +182,148 @@ def test_visible_devices_are_the_local_ranks(devices: str, size: int) -> None:
     assert [spec.label for spec in specs] == expected
 
 
-def test_several_ranks_on_the_only_machine() -> None:
-    environ = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "NVIDIA_VISIBLE_DEVICES": "0,1"}
-    assert labels(plan(Options(COMMAND), environ, FACTS)) == ["worker 0.0", "worker 0.1"]
+def test_ranks_of_a_worker_machine_that_were_asked_for() -> None:
+    environ = {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "1", "NVIDIA_VISIBLE_DEVICES": "0,1,2"}
+    made = plan(Options(COMMAND, nproc=2), environ, FACTS)
+    assert labels(made) == ["worker 1.0", "worker 1.1"]
+    assert all(spec.fds == () and "BYTEPS_JOB_ID" not in spec.env for spec in made.processes)
+    assert labels(plan(Options(COMMAND, nproc=1), environ, FACTS)) == ["worker 1"]
+
+
+@pytest.mark.parametrize("role", ["scheduler", "server"])
+def test_a_service_has_no_ranks(role: str) -> None:
+    assert plan(Options(COMMAND, nproc=4), {**PLACED, "DMLC_ROLE": role}, FACTS).in_process
+
+
+# ---- several ranks on this machine and nothing else
+
+SERVERLESS = {
+    "asked for by number": (Options(COMMAND, nproc=3), {}),
+    "one machine without servers": (Options(COMMAND, 1, 0, 3), {}),
+    "one machine, nothing said of servers": (Options(COMMAND, 1, None, 3), {"DMLC_ROLE": "worker"}),
+    "by devices": (
+        Options(COMMAND),
+        {
+            "DMLC_ROLE": "worker",
+            "DMLC_NUM_WORKER": "1",
+            "NVIDIA_VISIBLE_DEVICES": "0,1,2",
+            "DMLC_PS_ROOT_URI": "10.0.0.1",
+            "DMLC_PS_ROOT_PORT": "9000",
+            "DMLC_NUM_SERVER": "2",
+        },
+    ),
+    "by number over devices": (
+        Options(COMMAND, nproc=3),
+        {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "NVIDIA_VISIBLE_DEVICES": "0,1"},
+    ),
+}
+EACH_WAY = pytest.mark.parametrize(
+    ("options", "environ"), list(SERVERLESS.values()), ids=list(SERVERLESS.keys())
+)
+
+
+@EACH_WAY
+def test_a_serverless_job_has_ranks_only(options: Options, environ: dict[str, str]) -> None:
+    made = plan(options, environ, FACTS)
+    assert labels(made) == ["rank 0", "rank 1", "rank 2"]
+    assert {spec.role for spec in made.processes} == {"worker"}
+    assert [spec.stdin for spec in made.processes] == [True, False, False]
+    assert "3 ranks on this machine" in made.note and not made.in_process
+
+
+@EACH_WAY
+def test_environment_of_a_serverless_job_is_exactly_this(options: Options, environ: dict[str, str]) -> None:
+    first, *others = plan(options, environ, FACTS).processes
+    common = {
+        "DMLC_ROLE": "worker",
+        "DMLC_NUM_WORKER": "1",
+        "DMLC_NUM_SERVER": "0",
+        "DMLC_WORKER_ID": "0",
+        "BYTEPS_LOCAL_SIZE": "3",
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": "4711",
+        "BYTEPS_JOB_ID": "id1",
+        "BYTEPS_JOB_SECRET": "s3cret-value",
+        "PYTHONUNBUFFERED": "1",
+    }
+    assert first.env == {**common, "BYTEPS_LOCAL_RANK": "0", "BYTEPS_LISTEN_FD": "5"}
+    assert first.fds == (5,)
+    for rank, spec in enumerate(others, 1):
+        assert spec.env == {**common, "BYTEPS_LOCAL_RANK": str(rank)}
+        assert spec.fds == ()
+
+
+@EACH_WAY
+@pytest.mark.parametrize("more", [{}, {"BYTEPS_ENABLE_IPC": "0"}, {"BYTEPS_ENABLE_ASYNC": "1"}])
+def test_every_rank_of_a_serverless_job_has_a_configuration_without_contradictions(
+    options: Options, environ: dict[str, str], more: dict[str, str]
+) -> None:
+    for spec in plan(options, environ | more, FACTS).processes:
+        config = load(spec.environment(environ | more))
+        config.check()
+        assert config.serverless and config.needs_own_server == bool(more)
+        assert config.num_server == len(more) and config.warnings == ()
+
+
+def test_the_note_says_what_rank_0_starts() -> None:
+    made = plan(Options(COMMAND, nproc=2), {}, FACTS)
+    assert describe(made, {}).startswith(
+        "# 2 ranks on this machine; rank 0 starts their scheduler\n[rank 0] "
+    )
+    for name, value in (("BYTEPS_ENABLE_IPC", "0"), ("BYTEPS_ENABLE_ASYNC", "1")):
+        assert (
+            f"one server, because of {name}={value}"
+            in plan(Options(COMMAND, nproc=2), {name: value}, FACTS).note
+        )
+
+
+@pytest.mark.parametrize("options", [Options(COMMAND, nproc=1), Options(COMMAND, 1, 0, 1)])
+def test_one_rank_is_a_job_of_one(options: Options) -> None:
+    made = plan(options, {"NVIDIA_VISIBLE_DEVICES": "0,1"}, FACTS)
+    (spec,) = made.processes
+    assert "job of one" in made.note and spec.fds == ()
+    assert not load(spec.environment({"BYTEPS_LOCAL_SIZE": "4"})).distributed
+
+
+# ---- several machines of several ranks
+
+
+def test_machines_of_several_ranks() -> None:
+    made = plan(Options(COMMAND, 2, 2, 2), {}, FACTS)
+    assert labels(made) == [
+        *("scheduler", "server 0", "server 1"),
+        *("worker 0.0", "worker 0.1", "worker 1.0", "worker 1.1"),
+    ]
+    places = [
+        tuple(spec.env[name] for name in ("DMLC_WORKER_ID", "BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE"))
+        for spec in made.processes[3:]
+    ]
+    assert places == [("0", "0", "2"), ("0", "1", "2"), ("1", "0", "2"), ("1", "1", "2")]
+    assert [spec.label for spec in made.processes if spec.stdin] == ["worker 0.0"]
+    assert [spec.label for spec in made.processes if spec.fds] == ["scheduler"]
+    for spec in made.processes:
+        load(spec.environment({})).require_distributed()
+
+
+def test_machines_may_differ() -> None:
+    made = plan(Options(COMMAND, 2, 1, (2, 1)), {}, FACTS)
+    assert labels(made)[2:] == ["worker 0.0", "worker 0.1", "worker 1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [
+        (Options(COMMAND, 1, 1, 2), {}),
+        (Options(COMMAND, None, 1, 2), {}),
+        (Options(COMMAND, nproc=2), {"BYTEPS_FORCE_DISTRIBUTED": "1"}),
+    ],
+)
+def test_one_machine_with_servers_is_forced_to_use_them(options: Options, environ: dict[str, str]) -> None:
+    made = plan(options, environ, FACTS)
+    assert labels(made) == ["scheduler", "server 0", "worker 0.0", "worker 0.1"]
+    for spec in made.processes:
+        config = load(spec.environment(environ))
+        assert config.force_distributed and not config.serverless and config.num_server == 1
 
 
 # ---- a job of one
@@ -212,6 +351,18 @@ def test_a_command_alone_is_a_job_of_one() -> None:
         (Options(COMMAND, 2, 0), {}, ["--servers 0", "--servers 1"]),
         (Options(COMMAND, 1, 0), {"BYTEPS_FORCE_DISTRIBUTED": "1"}, ["--servers 0", "--servers 1"]),
         (Options(COMMAND, None, 1), {}, ["--servers needs --workers"]),
+        (Options((), nproc=2), {}, ["nothing to run", "--nproc 2"]),
+        (Options(COMMAND, nproc=0), {}, ["--nproc 0", "at least 1 rank"]),
+        (Options(COMMAND, 2, 1, -1), {}, ["--nproc -1", "at least 1 rank"]),
+        (Options(COMMAND, 0, 1, 2), {}, ["--workers 0", "at least 1"]),
+        (Options(COMMAND, 2, 1, (2, 1, 1)), {}, ["--nproc 2, 1, 1", "2 machines"]),
+        (Options(COMMAND, nproc=2), {**PLACED}, ["DMLC_ROLE is not set", "unset", "this machine alone"]),
+        (Options(COMMAND, nproc=0), {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "0"}, ["--nproc 0"]),
+        (
+            Options(COMMAND, 1, 0, 2),
+            {"BYTEPS_FORCE_DISTRIBUTED": "1"},
+            ["FORCE_DISTRIBUTED=1", "--servers 1"],
+        ),
         (Options(), {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "0"}, ["nothing to run", "worker"]),
         (Options(COMMAND), {"DMLC_ROLE": "worker"}, ["DMLC_NUM_WORKER is not set", "set it to"]),
         (Options(), {"DMLC_ROLE": "server"}, ["DMLC_NUM_WORKER is not set", "DMLC_ROLE=server"]),
@@ -271,7 +422,8 @@ def test_a_secret_is_not_in_the_representation_of_facts() -> None:
 
 def test_all_names_that_the_launcher_sets_are_known_variables() -> None:
     python_names = {"PYTHONUNBUFFERED", "PYTHONSAFEPATH"}
-    for spec in whole(1, 1).processes:
+    serverless = plan(Options(COMMAND, nproc=2), {}, FACTS)
+    for spec in (*whole(1, 1).processes, *serverless.processes):
         assert set(spec.env) - python_names <= set(VARIABLES)
         assert set(spec.drop) <= set(VARIABLES)
 

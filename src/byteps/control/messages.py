@@ -4,8 +4,8 @@ Numbers that a peer sends and that later size a loop or a list are bounded here,
 decodes is also safe to work with. Unknown tags, missing fields and wrong types raise ProtocolError.
 
     member -> scheduler     Register  Declare  Barrier  Leave  Lost (an accusation: "I cannot reach it")
-    scheduler -> member     Waiting  View  Declared  Conflict  BarrierDone  Failed  Lost
-    scheduler -> servers    Departed  Retire  Shutdown
+    scheduler -> member     Waiting  View  Declared  Conflict  BarrierDone  Departed  Failed  Lost
+    scheduler -> servers    Retire  Shutdown
 """
 
 from __future__ import annotations
@@ -93,17 +93,25 @@ class Failed(Struct, frozen=True, tag="failed"):
 
 
 class TensorSpec(Struct, frozen=True):
-    """One tensor as a worker declares it; ``dtype`` is a number of the wire (float32 is 0)."""
+    """One tensor as a worker declares it; ``dtype`` is a number of the wire (float32 is 0).
+
+    ``direct``: this rank pushes it to the servers itself, without the group of its machine. Then perhaps only
+    some ranks declare it; those that do must agree.
+    """
 
     name: Text
     generation: Rank
     dtype: int
     shape: Annotated[list[Extent], Meta(max_length=64)]
     codec: Text = ""
+    direct: bool = False
 
 
 class Placed(Struct, frozen=True):
-    """Where a declared tensor lives: one (server, shard) per partition. ``error`` set: it was refused."""
+    """Where a declared tensor lives: one (server, shard) per partition, none in a job without servers.
+
+    ``error`` set: it was refused.
+    """
 
     tensor_id: int
     placement: list[tuple[int, int]]

@@ -1,6 +1,7 @@
 """The command ``bpslaunch``: from arguments and environment to the processes of a job, and to their end.
 
     cli        arguments, --help, --dry-run
+    spec       data only: the vocabulary of a plan
     plan       pure: which processes, with which environment
     dry_run    pure: a plan as text
     guard      two processes that watch each other, so that nothing outlives the launcher

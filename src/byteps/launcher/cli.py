@@ -18,8 +18,13 @@ Start a job, or one role of it. Its exit code is that of the first process that 
 2 when it was called wrongly, 127 or 126 when the command cannot be found or run. Nothing is left behind."""
 
 _EXAMPLES = """\
-a whole job on this machine:
-  bpslaunch --workers 2 --servers 1 python train.py --epochs 3
+several ranks on this machine; nothing else has to be started:
+  bpslaunch -n 4 python train.py --epochs 3
+  NVIDIA_VISIBLE_DEVICES=0,1,2,3 DMLC_NUM_WORKER=1 DMLC_ROLE=worker bpslaunch python train.py      the same
+
+a job of several machines, played on this one:
+  bpslaunch --workers 2 --servers 1 python train.py              two machines of one rank each, one server
+  bpslaunch --workers 2 -n 2 --servers 2 python train.py         two machines of two ranks each
   bpslaunch --dry-run --workers 2 --servers 1 python train.py    what would be started, and how
 
 the command alone, a job of one:
@@ -30,7 +35,7 @@ one role on each machine, in any order; here two workers and one server, the sch
   DMLC_ROLE=scheduler bpslaunch
   DMLC_ROLE=server bpslaunch
   DMLC_ROLE=worker DMLC_WORKER_ID=0 bpslaunch python train.py
-  DMLC_ROLE=worker DMLC_WORKER_ID=1 NVIDIA_VISIBLE_DEVICES=0,1 bpslaunch python train.py     two ranks here
+  DMLC_ROLE=worker DMLC_WORKER_ID=1 bpslaunch -n 2 python train.py                           two ranks here
 
 `bps env` explains every variable."""
 
@@ -39,18 +44,30 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of ``bpslaunch``. Everything from the first word that is not an option on is the command."""
     parser = argparse.ArgumentParser(
         prog="bpslaunch",
-        usage="bpslaunch [--workers N] [--servers M] [--dry-run] [COMMAND ...]",
+        usage="bpslaunch [-n N] [--workers W] [--servers M] [--dry-run] [COMMAND ...]",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="start a whole job here, with N workers")
+    parser.add_argument(
+        *("-n", "--nproc", "--nproc-per-node"),
+        type=int,
+        metavar="N",
+        help="start N ranks on this machine (default: one, or one for each of NVIDIA_VISIBLE_DEVICES if "
+        "DMLC_ROLE=worker)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="W",
+        help="start a whole job of W worker machines here, each with N ranks",
+    )
     parser.add_argument(
         "--servers",
         type=int,
         metavar="M",
-        help="with M servers (default: 1 if there is more than one worker)",
+        help="with M servers (default: 1 if there is more than one worker machine, else none)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print every process with its environment and start nothing"
@@ -73,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from byteps.launcher.plan import UNKNOWN, Options, plan
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    options = Options(tuple(command), args.workers, args.servers)
+    options = Options(tuple(command), args.workers, args.servers, args.nproc)
     try:  # once with what is not known yet, so that a mistake is found before anything is opened or started
         outline = plan(options, os.environ, replace(UNKNOWN, python=sys.executable))
     except ConfigError as error:
@@ -118,10 +135,10 @@ def _launch(options: Options) -> int:
     stdin = local.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
 
     def job(front_gone: int) -> int:
-        listener = local.listen()
+        listener = local.bind()
         processes = plan(options, os.environ, local.facts(listener)).processes
-        if any(listener.fileno() in process.fds for process in processes):
-            listener.detach()  # the scheduler's from now on
+        if local.listen(listener, processes):
+            listener.detach()  # another process's from now on
         else:
             listener.close()
         return supervise.run(processes, os.environ, stdin=stdin, front_gone=front_gone)

@@ -8,12 +8,12 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from byteps.launcher.plan import LOOPBACK, Facts, ProcessSpec
 from byteps.launcher.reap import die_with
 
-__all__ = ["StartError", "facts", "listen", "open_standard_fds", "start", "stdin_is_ours"]
+__all__ = ["StartError", "bind", "facts", "listen", "open_standard_fds", "start", "stdin_is_ours"]
 
 COMMAND_NOT_EXECUTABLE = 126  # as a shell says it
 COMMAND_NOT_FOUND = 127
@@ -27,9 +27,25 @@ class StartError(Exception):
         self.code = code
 
 
-def listen() -> socket.socket:
-    """The scheduler's listening socket; bound here and inherited, so nobody can take the port in between."""
-    return socket.create_server((LOOPBACK, 0), backlog=1024)
+def bind() -> socket.socket:
+    """The scheduler's socket; bound here and inherited, so nobody can take the port in between."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # So that the port can be bound once more, should a program between us and rank 0 have kept the socket.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((LOOPBACK, 0))
+    return sock
+
+
+def listen(sock: socket.socket, specs: Iterable[ProcessSpec]) -> bool:
+    """Whether one of these processes gets the socket; listens for it if it will accept at once.
+
+    A rank 0 that starts its scheduler may take minutes until then: its peers should be refused and try again,
+    rather than wait for an answer and leave their dead connections behind.
+    """
+    owners = [spec for spec in specs if sock.fileno() in spec.fds]
+    if any(spec.role == "scheduler" for spec in owners):
+        sock.listen(1024)
+    return bool(owners)
 
 
 def facts(listener: socket.socket) -> Facts:

@@ -1,10 +1,14 @@
 """From options and environment to the processes of a job: pure, nothing is read, opened or started here.
 
-Three ways to be called, decided in this order:
+Ways to be called, decided in this order:
 
-    --workers N --servers M COMMAND    a whole job on this machine: scheduler, servers, workers
-    DMLC_ROLE=... [COMMAND]            one role of a job whose other roles are started elsewhere
-    COMMAND                            a job of one
+    --workers W --nproc N --servers M COMMAND    a whole job here: scheduler, servers, W machines of N ranks
+    DMLC_ROLE=... [--nproc N] [COMMAND]          one role of a job whose other roles are started elsewhere
+    --nproc N COMMAND                            N ranks on this machine, and nothing else to start
+    COMMAND                                      a job of one
+
+One worker machine with several ranks and no servers is a *serverless* job, whichever way it was asked for:
+only its ranks are started here, and rank 0 starts what they need (``byteps.worker.services``).
 
 A new way to launch is a new function ``(options, environ, facts) -> Plan`` and a line in ``plan``. What it
 needs from the machine (hosts, cores, tasks of a batch system) becomes a field of ``Facts``, gathered by its
@@ -15,10 +19,11 @@ caller; what it needs of a process (a host, a set of cores) becomes a field of `
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from byteps.config import Config, load
 from byteps.errors import ConfigError
+from byteps.launcher.spec import UNKNOWN, Facts, Options, Plan, ProcessSpec
 
 __all__ = ["UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec", "plan"]
 
@@ -36,58 +41,6 @@ _PLACE = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Options:
-    """What was asked for on the command line; None where nothing was said."""
-
-    command: tuple[str, ...] = ()
-    workers: int | None = None
-    servers: int | None = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What only the machine, or chance, can tell; gathered by the caller so that ``plan`` stays pure."""
-
-    python: str  # the interpreter that runs scheduler and servers
-    root_port: str  # of the scheduler's listening socket, already bound, so that no other program can take it
-    listen_fd: str  # that socket's descriptor, inherited by the scheduler
-    job_id: str
-    secret: str = field(repr=False)
-
-
-# For a dry run, and to find mistakes in options and environment before anything is opened.
-UNKNOWN = Facts("python", "(a free port)", "(a socket)", "(made for every job)", "(made for every job)")
-
-
-@dataclass(frozen=True)
-class ProcessSpec:
-    """One process to start."""
-
-    label: str  # how its output is marked: "worker 0"
-    role: str
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)  # set on top of the launcher's own environment
-    drop: frozenset[str] = frozenset()  # names it does not inherit from there
-    stdin: bool = False  # whether it gets the launcher's standard input; the others read nothing
-    fds: tuple[int, ...] = ()  # handed over: inherited by this process and closed in the launcher
-
-    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Everything the process sees, given the launcher's environment."""
-        kept = {name: value for name, value in inherited.items() if name not in self.drop}
-        return {**kept, **self.env}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run, and why. ``in_process``: the one process is this one, nothing is started."""
-
-    config: Config
-    processes: tuple[ProcessSpec, ...] = ()
-    in_process: bool = False
-    note: str = ""
-
-
 def plan(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
     """Decide what to start. Raises ``ConfigError`` that names what is missing and how to set it.
 
@@ -95,56 +48,79 @@ def plan(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
     >>> [process.label for process in plan(options, {}, UNKNOWN).processes]
     ['scheduler', 'server 0', 'worker 0', 'worker 1']
     """
-    if options.workers is not None:
-        return _whole_job(options, environ, facts)
-    if options.servers is not None:
+    if options.workers is None and options.nproc is None and options.servers is not None:
         raise ConfigError("--servers needs --workers; try: bpslaunch --workers 2 --servers 1 python train.py")
+    if options.workers is not None or options.servers is not None:
+        return _whole_job(options, environ, facts)
     config = _load(environ)
-    if not config.role:
-        return _job_of_one(options, environ, config)
-    _require_num_worker(environ, config.role)
-    return _local_ranks(options, environ, config) if config.role == "worker" else _service(config, facts)
+    if config.role:
+        _require_num_worker(environ, config.role)
+        if config.role != "worker":
+            return _service(config, facts)
+        return _local_ranks(options, environ, config, facts)
+    _refuse_half_set(environ, config)
+    if options.nproc is not None:
+        return _whole_job(replace(options, workers=1), environ, facts)
+    return _job_of_one(options, config)
 
 
 def _whole_job(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
-    """Scheduler, servers and workers on this machine, each worker in the place of a worker machine."""
+    """All processes of a job on this machine, where every worker machine is played by its ranks."""
     config = _load(environ, without=_PLACE - {"BYTEPS_FORCE_DISTRIBUTED"})
-    workers = options.workers or 0
+    sizes = _sizes(options)
+    workers = len(sizes)
     needed = workers > 1 or config.force_distributed
     servers = int(needed) if options.servers is None else options.servers
-    if workers < 1 or servers < 0:
-        raise ConfigError(f"--workers {workers} --servers {servers}: at least 1 worker and 0 servers, please")
+    if servers < 0:
+        raise ConfigError(f"--servers {servers}: expected 0 or more")
     if needed and not servers:
-        raise ConfigError(
-            f"--workers {workers} --servers 0: such a job needs servers; use --servers 1 or more"
-        )
-    command = _command(options, f"--workers {workers}")
+        why = f"--workers {workers}" if workers > 1 else "BYTEPS_FORCE_DISTRIBUTED=1"
+        raise ConfigError(f"{why} with --servers 0: such a job needs servers; use --servers 1 or more")
+    command = _command(options, f"--workers {workers}" if options.nproc is None else f"--nproc {sizes[0]}")
+    if not servers and sizes[0] > 1:
+        return _serverless(config, sizes[0], command, environ, facts)
     common = {"DMLC_NUM_WORKER": str(workers), "DMLC_NUM_SERVER": str(servers)} | _identity(environ, facts)
     if servers:
-        common |= {"DMLC_PS_ROOT_URI": LOOPBACK, "DMLC_PS_ROOT_PORT": facts.root_port} | _unbuffered(environ)
+        common |= _root(facts) | _unbuffered(environ)
         if workers == 1:  # whoever starts servers wants them used
             common["BYTEPS_FORCE_DISTRIBUTED"] = "1"
 
     def member(label: str, role: str, argv: tuple[str, ...], **more: str) -> ProcessSpec:
         return ProcessSpec(label, role, argv, {"DMLC_ROLE": role, **common, **more}, _PLACE)
 
-    alone = {"BYTEPS_LOCAL_RANK": "0", "BYTEPS_LOCAL_SIZE": "1"}
     members = [
-        member(f"worker {i}", "worker", command, DMLC_WORKER_ID=str(i), **alone) for i in range(workers)
+        member(_label(machine, rank, size), "worker", command, **_place(machine, rank, size))
+        for machine, size in enumerate(sizes)
+        for rank in range(size)
     ]
     members[0] = replace(members[0], stdin=True)
     if not servers:
         return Plan(config, tuple(members), note=_ONE)
-    listen = {"BYTEPS_LISTEN_FD": facts.listen_fd}
-    scheduler = member("scheduler", "scheduler", _module(facts, "scheduler"), **_SAFE, **listen)
-    if facts.listen_fd.isdigit():
-        scheduler = replace(scheduler, fds=(int(facts.listen_fd),))
+    scheduler = member("scheduler", "scheduler", _module(facts, "scheduler"), **_SAFE)
     group = [member(f"server {i}", "server", _module(facts, "server"), **_SAFE) for i in range(servers)]
-    return Plan(config, (scheduler, *group, *members))
+    return Plan(config, (_listening(scheduler, facts), *group, *members))
 
 
-def _job_of_one(options: Options, environ: Mapping[str, str], config: Config) -> Plan:
-    """No role, no number of workers: the command alone. A half-set environment is an error, not a guess."""
+def _serverless(
+    config: Config, size: int, command: tuple[str, ...], environ: Mapping[str, str], facts: Facts
+) -> Plan:
+    """The ranks of a job on one machine. Rank 0 gets the socket of the scheduler that it will start."""
+    common = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "0"}
+    common |= _identity(environ, facts) | _root(facts) | _unbuffered(environ)
+    ranks = [
+        ProcessSpec(f"rank {rank}", "worker", command, {**common, **_place(0, rank, size)}, _PLACE)
+        for rank in range(size)
+    ]
+    ranks[0] = replace(_listening(ranks[0], facts), stdin=True)
+    note = f"{size} ranks on this machine; rank 0 starts their scheduler"
+    if not config.grouped:
+        why = "BYTEPS_ENABLE_ASYNC=1" if config.enable_async else "BYTEPS_ENABLE_IPC=0"
+        note += f", and one server, because of {why}"
+    return Plan(config, tuple(ranks), note=note)
+
+
+def _refuse_half_set(environ: Mapping[str, str], config: Config) -> None:
+    """Without a role nothing may speak of others: a half-set environment is an error, not a guess."""
     places = ("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_WORKER_ID")
     found = [name for name in places if environ.get(name)]
     found += ["DMLC_NUM_WORKER"] if config.num_worker > 1 else []
@@ -152,29 +128,33 @@ def _job_of_one(options: Options, environ: Mapping[str, str], config: Config) ->
     if found:
         raise ConfigError(
             f"DMLC_ROLE is not set, but {found[0]}={environ[found[0]]} is; set DMLC_ROLE to worker, server "
-            f"or scheduler, or unset {', '.join(found)} for a job of one"
+            f"or scheduler, or unset {', '.join(found)} for a job on this machine alone"
         )
+
+
+def _job_of_one(options: Options, config: Config) -> Plan:
+    """No role and no numbers: the command alone."""
     command = _command(options, "bpslaunch")
     replace(config, local_rank=0, local_size=1).check()
     env = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "BYTEPS_LOCAL_RANK": "0", "BYTEPS_LOCAL_SIZE": "1"}
     return Plan(config, (ProcessSpec("worker 0", "worker", command, env, stdin=True),), note=_ONE)
 
 
-def _local_ranks(options: Options, environ: Mapping[str, str], config: Config) -> Plan:
-    """The ranks of this worker machine, one for each visible device."""
-    # Ranks and not machines: whether several ranks on one machine need servers is decided by them, at init.
+def _local_ranks(options: Options, environ: Mapping[str, str], config: Config, facts: Facts) -> Plan:
+    """The ranks of this worker machine: as many as asked for, else one for each visible device."""
     replace(config, local_rank=0, local_size=1).check()
     command = _command(options, "DMLC_ROLE=worker")
-    size = max(1, len(config.nvidia_visible_devices))
+    (size,) = _sizes(options) if options.nproc is not None else [max(1, len(config.nvidia_visible_devices))]
+    if replace(config, local_size=size).serverless:
+        return _serverless(config, size, command, environ, facts)
     machine = config.worker_id or 0
-    common = {"DMLC_WORKER_ID": str(machine), "BYTEPS_LOCAL_SIZE": str(size)}
-    common |= _unbuffered(environ) if size > 1 else {}
+    common = _unbuffered(environ) if size > 1 else {}
     ranks = (
         ProcessSpec(
-            label=f"worker {machine}" if size == 1 else f"worker {machine}.{rank}",
+            label=_label(machine, rank, size),
             role="worker",
             argv=command,
-            env={**common, "BYTEPS_LOCAL_RANK": str(rank)},
+            env={**common, **_place(machine, rank, size)},
             stdin=rank == 0,
         )
         for rank in range(size)
@@ -197,6 +177,44 @@ def _service(config: Config, facts: Facts) -> Plan:
 
 _ONE = "a job of one: the command runs alone, without scheduler and servers"
 _SAFE = {"PYTHONSAFEPATH": "1"}  # a file of the user named like a standard module must not break ours
+
+
+def _sizes(options: Options) -> list[int]:
+    """How many ranks each worker machine has."""
+    workers = 1 if options.workers is None else options.workers
+    if workers < 1:
+        raise ConfigError(f"--workers {workers}: expected at least 1 worker machine")
+    if isinstance(options.nproc, tuple):
+        sizes = list(options.nproc)
+    else:
+        sizes = [1 if options.nproc is None else options.nproc] * workers
+    if len(sizes) != workers or min(sizes) < 1:
+        said = ", ".join(map(str, sizes))
+        raise ConfigError(f"--nproc {said}: expected at least 1 rank on each of {workers} machines")
+    return sizes
+
+
+def _label(machine: int, rank: int, size: int) -> str:
+    return f"worker {machine}" if size == 1 else f"worker {machine}.{rank}"
+
+
+def _place(machine: int, rank: int, size: int) -> dict[str, str]:
+    """Where a rank stands in its job."""
+    return {
+        "DMLC_WORKER_ID": str(machine),
+        "BYTEPS_LOCAL_RANK": str(rank),
+        "BYTEPS_LOCAL_SIZE": str(size),
+    }
+
+
+def _root(facts: Facts) -> dict[str, str]:
+    return {"DMLC_PS_ROOT_URI": LOOPBACK, "DMLC_PS_ROOT_PORT": facts.root_port}
+
+
+def _listening(spec: ProcessSpec, facts: Facts) -> ProcessSpec:
+    """The same process with the job's listening socket."""
+    fds = (int(facts.listen_fd),) if facts.listen_fd.isdigit() else ()
+    return replace(spec, env={**spec.env, "BYTEPS_LISTEN_FD": facts.listen_fd}, fds=fds)
 
 
 def _load(environ: Mapping[str, str], without: Iterable[str] = ()) -> Config:

@@ -8,6 +8,7 @@ import socket
 import sys
 
 from byteps.config import Config, load
+from byteps.control import starter
 from byteps.control.address import BACKLOG, is_loopback, listen
 from byteps.control.channel import show_wire
 from byteps.errors import BytePSError
@@ -34,8 +35,10 @@ def listener(config: Config) -> socket.socket:
 
 def main() -> int:
     """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
+    line = None  # to the rank that started us
     try:
         config = load()
+        line = config.starter_fd
         logging.setup(config, "scheduler")
         config.require_distributed()
         show_wire(config.ps_verbose)
@@ -45,12 +48,13 @@ def main() -> int:
                 "no job secret is set, so anybody who reaches this port can join; set BYTEPS_JOB_SECRET"
             )
         end = asyncio.run(Scheduler(config, sock).run())
+        code, reason = end.code, f"{end.error + ': ' if end.error else ''}{end.text}"
     except (BytePSError, OSError) as error:
-        print(f"byteps scheduler: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    if end.code:
-        print(f"byteps scheduler: {end.error + ': ' if end.error else ''}{end.text}", file=sys.stderr)
-    return end.code
+        code, reason = 1, f"{type(error).__name__}: {error}"
+    if code:
+        starter.tell(line, reason)
+        print(f"byteps scheduler: {reason}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -84,7 +84,9 @@ class Declarations:
         return Placed(tensor.tensor_id, tensor.places, tensor.conflict)
 
     def _first(self, rank: int, spec: TensorSpec) -> Tensor:
-        sizes = cut(dtypes.nbytes(spec.dtype, tuple(spec.shape)), self._partition_bytes)
+        # Without servers there is nothing to place: the ranks of the one machine keep it among themselves.
+        nbytes = dtypes.nbytes(spec.dtype, tuple(spec.shape)) if self._placement.loads else 0
+        sizes = cut(nbytes, self._partition_bytes)
         places = self._placement.place(self._next_id, sizes)
         tensor = Tensor(self._next_id, spec, rank, sizes, places, set())
         self._next_id += 1
@@ -105,7 +107,7 @@ class Declarations:
     def _invalid(self, spec: TensorSpec) -> str:
         if not 0 <= spec.dtype < len(dtypes.NAMES):
             return f"dtype number {spec.dtype} is unknown; valid are {dtypes.VALID}"
-        if not self._placement.loads:
+        if not self._placement.loads and len({worker.worker_id for worker in self._workers}) > 1:
             return "the job has no servers; set DMLC_NUM_SERVER to at least 1"
         nbytes = dtypes.nbytes(spec.dtype, tuple(spec.shape))
         if nbytes > MAX_TENSOR_BYTES:
@@ -132,4 +134,5 @@ def show(spec: TensorSpec) -> str:
     'float32 [2, 3]'
     """
     dtype = dtypes.NAMES[spec.dtype] if 0 <= spec.dtype < len(dtypes.NAMES) else f"dtype {spec.dtype}"
-    return f"{dtype} {list(spec.shape)}" + (f" with codec {spec.codec!r}" if spec.codec else "")
+    codec = f" with codec {spec.codec!r}" if spec.codec else ""
+    return f"{dtype} {list(spec.shape)}{codec}{' without its machine' if spec.direct else ''}"

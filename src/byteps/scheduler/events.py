@@ -108,7 +108,7 @@ class Formed:
 
 @dataclass(frozen=True)
 class Departure:
-    """A worker has left the running epoch: tell it, the servers, and whoever waits for it at a barrier."""
+    """A worker has left the running epoch: tell it, the others, and whoever waits for it at a barrier."""
 
     seat: int
     rank: int

@@ -15,6 +15,7 @@ import time
 
 from byteps import _core
 from byteps.config import Config
+from byteps.control import starter
 from byteps.control.address import text_of
 from byteps.control.channel import Channel
 from byteps.control.connection import Acceptor, credentials_of
@@ -94,6 +95,7 @@ class Scheduler:
         self._loop.add_reader(self._liveness.fileno(), self._beat_events)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop, number)
+        starter.watch(config.starter_fd, self._abandoned)
         acceptor = Acceptor(self._listener, credentials_of(config), self._admit, self._welcome)
         accepting = asyncio.ensure_future(acceptor.run())
         self._arm()
@@ -109,6 +111,12 @@ class Scheduler:
     def _stop(self, number: int) -> None:
         host = self._config.root_uri
         self._apply(Stopped(128 + number, host, f"it got {signal.Signals(number).name}"))
+
+    def _abandoned(self) -> None:
+        """The rank that started us is gone. Once the job runs, membership says what that means."""
+        if self._state.phase is Phase.FORMING and self._state.epoch == 0:
+            reason = "the rank that started it ended before the job was complete"
+            self._apply(Stopped(1, self._config.root_uri, reason))
 
     # Connections
 
@@ -214,6 +222,13 @@ class Scheduler:
             if seat.register.role == "server":
                 self._send(number, message)
 
+    def _tell_members(self, message: Message) -> None:
+        """The servers, and the workers that are still in the epoch."""
+        self._tell_servers(message)
+        for number, seat in self._state.seats.items():
+            if seat.register.role == "worker" and seat.standing is Standing.ACTIVE:
+                self._send(number, message)
+
     def _send(self, seat: int, message: Message) -> None:
         channel = self._channels.get(seat)
         if channel is not None:
@@ -243,7 +258,7 @@ class Scheduler:
             if channel is not None:
                 channel.shut(FAREWELL_S)
         elif isinstance(action, Departure):
-            self._tell_servers(Departed(action.rank))
+            self._tell_members(Departed(action.rank))
             self._send(action.seat, Departed(action.rank))
             self._answer(self._barriers.depart(action.rank))
         elif isinstance(action, Formed):

@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 from byteps.config import load
+from byteps.control import starter
 from byteps.control.channel import show_wire
 from byteps.errors import BytePSError
 from byteps.observe import logging
@@ -14,14 +15,18 @@ from byteps.server.service import Interrupted, Server
 
 def main() -> int:
     """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
+    line = None  # to the rank that started us
     try:
         config = load()
+        line = config.starter_fd
         logging.setup(config, "server")
         config.require_distributed()
         show_wire(config.ps_verbose)
         asyncio.run(Server(config).run())
     except (BytePSError, OSError) as error:
-        print(f"byteps server: {type(error).__name__}: {error}", file=sys.stderr)
+        reason = f"{type(error).__name__}: {error}"
+        starter.tell(line, reason)
+        print(f"byteps server: {reason}", file=sys.stderr)
         return error.code if isinstance(error, Interrupted) else 1
     return 0
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from byteps import _core
 from byteps.config import Config
-from byteps.control import tasks
+from byteps.control import starter, tasks
 from byteps.control.address import bind_host, is_loopback, listen, own_address, text_of, wants_checksum
 from byteps.control.connection import Acceptor, credentials_of
 from byteps.control.hello import Hello, job_number
@@ -63,9 +63,14 @@ class Server:
         stopped: asyncio.Future[int] = loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _set, stopped, number)
+        abandoned: asyncio.Future[int] = loop.create_future()
+        # A View that is on its way counts: then the scheduler says when the job is over.
+        starter.watch(self._config.starter_fd, lambda: loop.call_later(VERDICT_S, self._abandon, abandoned))
         try:
-            both: set[asyncio.Future[Any]] = {serving, stopped}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            ends: set[asyncio.Future[Any]] = {serving, stopped, abandoned}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if abandoned.done() and not serving.done():
+                raise JoinError("the rank that started this server ended before the job was complete")
             if stopped.done() and not serving.done():
                 name = signal.Signals(stopped.result()).name
                 if self._link is not None:  # the others learn the reason, and serving ends when they have
@@ -76,6 +81,10 @@ class Server:
         finally:
             await tasks.end(serving)
             self._close()
+
+    def _abandon(self, abandoned: asyncio.Future[int]) -> None:
+        if self._view is None:
+            _set(abandoned, 1)
 
     async def _serve(self) -> None:
         deadline = time.monotonic() + self._config.connect_timeout_s

@@ -34,7 +34,7 @@ class Cluster:
     """A job under test. ``workers`` are in rank order; processes are added as they start."""
 
     def __init__(self, deadline_s: float) -> None:
-        self.scheduler: Process | None = None  # None in a job of one
+        self.scheduler: Process | None = None  # None in a job of one, and where rank 0 starts it
         self.servers: list[Process] = []
         self.workers: list[Process] = []
         self.collector = Collector()
@@ -122,8 +122,9 @@ class Cluster:
 def cluster(
     target: Target,
     *,
-    workers: int = 2,
+    workers: int | None = None,
     servers: int | None = None,
+    nproc: int | Sequence[int] | None = None,
     args: Sequence[Any] = (),
     env: Mapping[str, str] | None = None,
     worker_env: Mapping[int, Mapping[str, str]] | None = None,
@@ -132,16 +133,22 @@ def cluster(
     """Run ``target`` in every worker of a new job; whatever is left at the end of the block is killed.
 
     ``target`` is a function at the top level of a module (found again by file and name; ``args`` and its
-    result are JSON), the path of a script (``args`` are its arguments), or the text of a program. One
-    worker and no servers is a job of one. ``env`` is set for every process, ``worker_env[rank]`` for one
-    worker.
+    result are JSON), the path of a script (``args`` are its arguments), or the text of a program. ``env`` is
+    set for every process, ``worker_env[rank]`` for one worker.
+
+    ``workers`` are machines (default: 2, or 1 if only ``nproc`` is given), ``nproc`` is the number of ranks
+    on each, or a number for each of them. One machine without servers is a job of one, or with ``nproc`` a
+    serverless job, whose scheduler is not among the processes of the job: its rank 0 starts it.
     """
     common = {"OMP_NUM_THREADS": "1", **os.environ, **(env or {})}
+    machines = workers if workers is not None else 2 if nproc is None else 1
+    sizes = nproc if nproc is None or isinstance(nproc, int) else tuple(nproc)
     job = Cluster(deadline_s)
     try:
-        with local.listen() as listener:
-            options = Options(_command(target, args), workers, servers)
+        with local.bind() as listener:
+            options = Options(_command(target, args), machines, servers, sizes)
             specs = plan(options, common, local.facts(listener)).processes
+            local.listen(listener, specs)
             for spec in specs:
                 more = (worker_env or {}).get(len(job.workers), {}) if spec.role == "worker" else {}
                 job.start(spec, {**common, **more})

@@ -41,6 +41,7 @@ from byteps.errors import (
     ProtocolError,
 )
 from byteps.observe.logging import logger
+from byteps.worker import services
 from byteps.worker.data_connections import DataConnection, open_all
 from byteps.worker.loop_thread import LoopThread
 from byteps.worker.machine import Machine
@@ -51,6 +52,7 @@ MARGIN_S = 5.0  # the control thread keeps its own deadlines; this is for a thre
 
 OnLost = Callable[[str, int, str, str], None]  # role, rank, host, reason
 OnConflict = Callable[[int, str, str], None]  # tensor id, name, text
+OnDeparted = Callable[[int], None]  # rank of a worker that has left
 
 # Suspended clients of this process: each keeps its connection, so that the scheduler sees whether the process
 # lives on, until the next membership has begun.
@@ -61,30 +63,39 @@ _suspended_lock = threading.Lock()
 class ControlClient:
     """One membership's connection with the scheduler."""
 
-    def __init__(self, config: Config, *, on_lost: OnLost, on_conflict: OnConflict) -> None:
+    def __init__(
+        self, config: Config, *, on_lost: OnLost, on_conflict: OnConflict, on_departed: OnDeparted
+    ) -> None:
         show_wire(config.ps_verbose)
         self._config = config
         self._on_lost = on_lost
         self._on_conflict = on_conflict
+        self._on_departed = on_departed
         self._thread = LoopThread("byteps-control")
         self._link: Link | None = None
         self._reader: asyncio.Task[None] | None = None
         self._requests = Requests()
         self._failure: BytePSError | None = None
         self._leaving = False
+        self._rank = -1
         self._departed = asyncio.Event()
 
     # Calls
 
     def join(self) -> View:
-        """Register with the scheduler and wait until everybody is there.
+        """Register with the scheduler, which rank 0 of a job on one machine starts, and wait for everybody.
 
         JoinTimeoutError names who is missing, JoinError what was refused; the client is closed then.
         """
         try:
-            view = self._thread.call(self._join(), self._config.connect_timeout_s + MARGIN_S)
+            with _suspended_lock:
+                suspended = bool(_suspended)
+            started = services.start(self._config, suspended=suspended)
+            work = services.beside(started, self._join())
+            view = self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
         except BaseException:
             self.close()
+            services.abandon()
             raise
         with _suspended_lock:
             earlier = _suspended.copy()
@@ -200,6 +211,7 @@ class ControlClient:
         self._link, view = await join(
             config, "worker", lambda address: registration(config, "worker", address=address), deadline
         )
+        self._rank = view.rank
         self._reader = asyncio.ensure_future(self._read(self._link))
         return view
 
@@ -225,7 +237,10 @@ class ControlClient:
             self._requests.hint = message.text
             logger.warning("%s", message.text)
         elif isinstance(message, Departed):
-            self._departed.set()
+            if message.rank == self._rank:
+                self._departed.set()
+            else:
+                self._tell(self._on_departed, message.rank)
         else:
             raise ProtocolError(f"the scheduler sent {type(message).__name__} to a worker")
 

@@ -54,7 +54,9 @@ class RemoteControl:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.scheduler = ControlClient(config, on_lost=self._on_lost, on_conflict=self._on_conflict)
+        self.scheduler = ControlClient(
+            config, on_lost=self._on_lost, on_conflict=self._on_conflict, on_departed=self._on_departed
+        )
         self._client: _core.Client | None = None
         self._session: Session | None = None
         self._early: list[Callable[[Session], None]] = []  # news from before there was a session
@@ -139,6 +141,14 @@ class RemoteControl:
 
     def _on_conflict(self, tensor_id: int, name: str, text: str) -> None:
         self._tell(lambda session: session.refuse(name, tensor_id, text))
+
+    def _on_departed(self, rank: int) -> None:
+        self._tell(lambda _: self._depart(rank))
+
+    def _depart(self, rank: int) -> None:
+        depart = getattr(self._client, "depart", None)  # only a client with a local group waits for ranks
+        if depart is not None:
+            depart(rank)
 
     def _on_native_events(self) -> None:
         if self._client is None:
