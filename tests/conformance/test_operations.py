@@ -10,18 +10,37 @@ import functools
 import tempfile
 import traceback
 from pathlib import Path
+from typing import NamedTuple
 
 import checks
 import pytest
 from interfaces import INTERFACES
 
+from byteps import _core
 from byteps.testing import ClusterError, cluster
 
+
+class Topology(NamedTuple):
+    """A job; ``staged``: the kernel forbids ranks to read each other's memory."""
+
+    workers: int
+    servers: int
+    nproc: tuple[int, ...] | None = None
+    staged: bool = False
+
+    @property
+    def size(self) -> int:
+        return sum(self.nproc) if self.nproc else self.workers
+
+
 TOPOLOGIES = {
-    "job of one": (1, 0),
-    "1 worker, 1 server": (1, 1),
-    "2 workers, 1 server": (2, 1),
-    "3 workers, 2 servers": (3, 2),
+    "job of one": Topology(1, 0),
+    "1 worker, 1 server": Topology(1, 1),
+    "2 workers, 1 server": Topology(2, 1),
+    "3 workers, 2 servers": Topology(3, 2),
+    "3 ranks": Topology(1, 0, (3,)),
+    "2 ranks through the arena": Topology(1, 0, (2,), staged=True),
+    "machines of 2 and 1 ranks, 2 servers": Topology(2, 2, (2, 1)),
 }
 ENVIRONMENT = {
     "BYTEPS_PARTITION_BYTES": "4100",  # rounded down to 4096, so that small tensors have many partitions
@@ -32,8 +51,10 @@ ENVIRONMENT = {
 OK = "ok"
 
 
-def worker(folder: str) -> dict[str, str]:
+def worker(folder: str, staged: bool) -> dict[str, str]:
     """All checks of all interfaces: the outcome of each, as text."""
+    if staged:
+        _core.can_read = lambda pid, address, value: False
     outcomes: dict[str, str] = {}
     for api in (each() for each in INTERFACES.values()):
         api.bps.init()
@@ -52,11 +73,17 @@ def worker(folder: str) -> dict[str, str]:
 @functools.cache
 def outcomes(topology: str) -> list[dict[str, str]] | ClusterError:
     """What every rank says about every check."""
-    workers, servers = TOPOLOGIES[topology]
+    workers, servers, nproc, staged = TOPOLOGIES[topology]
     with (
         tempfile.TemporaryDirectory() as folder,
         cluster(
-            worker, workers=workers, servers=servers, args=(folder,), env=ENVIRONMENT, deadline_s=110
+            worker,
+            workers=workers,
+            servers=servers,
+            nproc=nproc,
+            args=(folder, staged),
+            env=ENVIRONMENT,
+            deadline_s=110,
         ) as job,
     ):
         try:
@@ -79,6 +106,6 @@ def test_operation(topology: str, interface: str, check: str) -> None:
     found = outcomes(topology)
     if isinstance(found, ClusterError):
         pytest.fail(str(found), pytrace=False)
-    assert len(found) == TOPOLOGIES[topology][0]
+    assert len(found) == TOPOLOGIES[topology].size
     for rank, outcome in enumerate(found):
         assert outcome[f"{interface} {check}"] == OK, f"rank {rank}: {outcome[f'{interface} {check}']}"

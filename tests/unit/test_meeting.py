@@ -20,7 +20,7 @@ EPOCH = 5
 async def _meet(path: Path, stranger: bytes | None = None) -> list[meeting.Met]:
     arenas = [_core.Arena(1 << 20) for _ in range(SIZE)]
     held = meeting.Meeting(path)
-    assert os.stat(path).st_mode & 0o077 == 0  # noqa: ASYNC240, PTH116
+    assert os.stat(path).st_mode & 0o077 == 0  # noqa: PTH116
     if stranger is not None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
             sock.connect(str(path))

@@ -87,5 +87,5 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
         raise ValueError(f"empty: shape {shape!r} of dtype {wanted} has no plain memory")
     if count == 0:
         return np.empty(dims, wanted)
-    memory: Array = np.asarray(Block(count * wanted.itemsize))
-    return memory.view(wanted).reshape(dims)
+    array: Array = np.asarray(Block(count * wanted.itemsize)).view(wanted).reshape(dims)
+    return array
