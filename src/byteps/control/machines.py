@@ -1,0 +1,46 @@
+"""Which worker ranks share a machine, and what counts as one contributor to the servers. Pure.
+
+A machine is all workers with one DMLC_WORKER_ID. Grouped ranks sum on their machine first, so to a server
+the *children* are machines: for a key each contributes once, through whichever of its ranks owns the piece.
+Ranks that are not grouped are children of their own.
+"""
+
+from __future__ import annotations
+
+from byteps.control.messages import Member, View
+
+__all__ = ["children", "machine_index", "machines"]
+
+
+def machines(view: View) -> list[list[Member]]:
+    """The workers of every machine in rank order; machines in the order of their DMLC_WORKER_ID."""
+    found: dict[int, list[Member]] = {}
+    for worker in view.workers():
+        found.setdefault(worker.worker_id, []).append(worker)
+    return [found[worker_id] for worker_id in sorted(found)]
+
+
+def machine_index(view: View, rank: int) -> int:
+    """The place of a rank's machine among all machines; ids need not be 0 to n-1 after a job has shrunk."""
+    workers = view.workers()
+    return sorted({worker.worker_id for worker in workers}).index(workers[rank].worker_id)
+
+
+def children(view: View, grouped: bool) -> tuple[list[str], list[int]]:
+    """What the servers count: the names of the children, and the child that each rank belongs to."""
+    if not grouped:
+        return [str(worker) for worker in view.workers()], list(range(view.size))
+    child_of = [0] * view.size
+    names = []
+    for index, ranks in enumerate(machines(view)):
+        names.append(_name(ranks))
+        for worker in ranks:
+            child_of[worker.rank] = index
+    return names, child_of
+
+
+def _name(ranks: list[Member]) -> str:
+    if len(ranks) == 1:
+        return str(ranks[0])
+    listed = ", ".join(str(worker.rank) for worker in ranks)
+    return f"workers {listed} (host {ranks[0].host})"
