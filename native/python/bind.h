@@ -11,5 +11,6 @@ void bind_liveness(nanobind::module_& m);
 void bind_aggregator(nanobind::module_& m);
 void bind_worker(nanobind::module_& m);
 void bind_bench(nanobind::module_& m);
+void bind_memory(nanobind::module_& m);
 
 }  // namespace byteps

@@ -12,4 +12,5 @@ NB_MODULE(_core, m) {
   byteps::bind_aggregator(m);
   byteps::bind_worker(m);
   byteps::bind_bench(m);
+  byteps::bind_memory(m);
 }
