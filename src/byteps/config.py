@@ -17,7 +17,7 @@ import difflib
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,21 @@ class Config(Table):
     def distributed(self) -> bool:
         """True when the job has more than one rank, or servers were asked for: a scheduler is needed."""
         return self.num_worker > 1 or self.local_size > 1 or self.force_distributed
+
+    @property
+    def grouped(self) -> bool:
+        """True when the ranks of one machine work together over shared memory."""
+        return self.enable_ipc and not self.enable_async
+
+    @property
+    def serverless(self) -> bool:
+        """True when the whole job is on one machine: rank 0 starts what it needs, and nobody else does."""
+        return self.num_worker == 1 and self.local_size > 1 and not self.force_distributed
+
+    @property
+    def needs_own_server(self) -> bool:
+        """True when rank 0 of a serverless job starts a server all the same: nothing is grouped."""
+        return self.serverless and not self.grouped
 
     def problems(self) -> list[str]:
         """What contradicts what, whatever the kind of job; empty when all is well."""
@@ -71,11 +86,8 @@ class Config(Table):
         """What is missing or contradicts for a job with scheduler and servers; empty when all is well."""
         found = []
         why = _why_distributed(self)
-        if not self.root_uri:
-            found.append(f"DMLC_PS_ROOT_URI is not set, but {why}; set it to the scheduler's address")
-        if not self.root_port and not (self.role == "scheduler" and self.listen_fd is not None):
-            found.append(f"DMLC_PS_ROOT_PORT is not set, but {why}; set it to the scheduler's port")
-        if self.num_server == 0:
+        found += _root_problems(self, why)
+        if self.num_server == 0 and not self.serverless:
             found.append(
                 f"DMLC_NUM_SERVER is 0, but {why}; set it to the number of servers you start, at least 1"
             )
@@ -99,6 +111,23 @@ class Config(Table):
     def require_distributed(self) -> None:
         """Raise ``ConfigError`` unless this process can take part in a job with scheduler and servers."""
         _raise(self.problems() + self.distributed_problems())
+
+
+def _root_problems(config: Config, why: str) -> list[str]:
+    """What is missing of the scheduler's address."""
+    no_port = not config.root_port and not (config.role == "scheduler" and config.listen_fd is not None)
+    if config.serverless and (not config.root_uri or no_port):
+        return [
+            f"DMLC_PS_ROOT_URI or DMLC_PS_ROOT_PORT is not set, but {why}; start it with "
+            f"`bpslaunch -n {config.local_size} COMMAND`, which sets them, or set both on every rank to an "
+            "address of this machine and a free port"
+        ]
+    found = []
+    if not config.root_uri:
+        found.append(f"DMLC_PS_ROOT_URI is not set, but {why}; set it to the scheduler's address")
+    if no_port:
+        found.append(f"DMLC_PS_ROOT_PORT is not set, but {why}; set it to the scheduler's port")
+    return found
 
 
 def _why_distributed(config: Config) -> str:
@@ -135,7 +164,9 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
     if path := values.get("job_secret_file"):
         values["job_secret"], advice = _read_secret(Path(path), values.get("job_secret"))
         warnings += advice
-    return Config(**values, warnings=tuple(warnings))
+    config = Config(**values, warnings=tuple(warnings))
+    # In a job on one machine only rank 0 starts servers: a number that was set for another job is not asked.
+    return replace(config, num_server=int(config.needs_own_server)) if config.serverless else config
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:

@@ -25,7 +25,9 @@ class StartUp:
     role: str = row("DMLC_ROLE", p.choice("worker", "server", "scheduler"), "",
         "what this process is: worker, server or scheduler")
     num_worker: int = row("DMLC_NUM_WORKER", p.integer(1), 1, "worker machines in the job")
-    num_server: int = row("DMLC_NUM_SERVER", p.integer(0), 0, "server processes in the job")
+    num_server: int = row("DMLC_NUM_SERVER", p.integer(0), 0,
+        "server processes in the job; without effect in a job on one machine, unless "
+        "BYTEPS_FORCE_DISTRIBUTED=1")
     root_uri: str = row("DMLC_PS_ROOT_URI", p.word, "",
         "the scheduler's address (host name or IP)", default_text="required if distributed")
     root_port: int = row("DMLC_PS_ROOT_PORT", p.port, 0,
@@ -54,7 +56,7 @@ class StartUp:
     global_rank: int | None = row("BYTEPS_GLOBAL_RANK", p.optional(p.integer(0)), None,
         "force the rank of this worker")
     force_distributed: bool = row("BYTEPS_FORCE_DISTRIBUTED", p.switch, False,
-        "use servers with a single worker too")
+        "use servers with a single worker machine too")
     job_id: str = row("BYTEPS_JOB_ID", p.job_name, "default",
         "isolates the names of shared things; peers of another job are refused; made by the launcher")
     job_secret: bytes | None = row("BYTEPS_JOB_SECRET", p.optional(p.secret), None,
@@ -93,7 +95,7 @@ class DataPath:
     enable_async: bool = row("BYTEPS_ENABLE_ASYNC", p.switch, False,
         "asynchronous training: a contribution is added at once and the current value returned")
     enable_ipc: bool = row("BYTEPS_ENABLE_IPC", p.switch, True,
-        "shared memory between processes of one machine (0: TCP)", status=NOT_YET)
+        "shared memory between processes of one machine (0: TCP); the same on all members of a job")
     deterministic: bool = row("BYTEPS_DETERMINISTIC", p.switch, True,
         "sums in rank order, so the same bits every time (0: in order of arrival)")
     checksum: str = row("BYTEPS_CHECKSUM", p.choice("auto", "on", "off"), "auto",
@@ -109,7 +111,8 @@ class DataPath:
     mixed_mode_bound: int = row("BYTEPS_MIXED_MODE_BOUND", p.integer(1), 101,
         "granularity of the shares in mixed mode", status=NOT_YET)
     socket_path: str = row("BYTEPS_SOCKET_PATH", p.path, "",
-        "folder of Unix sockets", status=NOT_YET, default_text="the user's runtime directory")
+        "folder of the Unix sockets over which ranks of one machine share their memory",
+        default_text="the user's runtime directory")
     pcie_switch_size: int = row("BYTEPS_PCIE_SWITCH_SIZE", p.integer(1), 8,
         "GPUs under one PCIe switch; GPU local reduce", status=ACCEPTED)
     nccl_num_rings: int = row("BYTEPS_NCCL_NUM_RINGS", p.integer(1), 1,
@@ -178,7 +181,9 @@ class Internal:
     """Between this project's own programs; not for people."""
 
     listen_fd: int | None = row("BYTEPS_LISTEN_FD", p.optional(p.integer(3)), None,
-        "listening socket that the scheduler inherits from the launcher", status=PRIVATE)
+        "listening socket that the scheduler inherits, from the launcher or through rank 0", status=PRIVATE)
+    starter_fd: int | None = row("BYTEPS_STARTER_FD", p.optional(p.integer(3)), None,
+        "socket between a scheduler or server and the rank that started it", status=PRIVATE)
     test_seed: int | None = row("BYTEPS_TEST_SEED", p.optional(p.integer(0)), None,
         "seed of the project's random tests", status=PRIVATE)
 

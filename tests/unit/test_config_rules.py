@@ -51,8 +51,49 @@ def test_distributed(environ: dict[str, str], distributed: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("environ", "grouped", "serverless", "needs_own_server"),
+    [
+        ({}, True, False, False),
+        ({"BYTEPS_LOCAL_SIZE": "2"}, True, True, False),
+        ({"BYTEPS_LOCAL_SIZE": "2", "BYTEPS_ENABLE_IPC": "0"}, False, True, True),
+        ({"BYTEPS_LOCAL_SIZE": "2", "BYTEPS_ENABLE_ASYNC": "1"}, False, True, True),
+        ({"BYTEPS_LOCAL_SIZE": "2", "BYTEPS_FORCE_DISTRIBUTED": "1"}, True, False, False),
+        ({"BYTEPS_LOCAL_SIZE": "2", "DMLC_NUM_WORKER": "2"}, True, False, False),
+        ({"BYTEPS_ENABLE_IPC": "0"}, False, False, False),
+    ],
+)
+def test_how_ranks_of_one_machine_work_together(
+    environ: dict[str, str], grouped: bool, serverless: bool, needs_own_server: bool
+) -> None:
+    config = load(environ)
+    assert config.grouped is grouped
+    assert config.serverless is serverless
+    assert config.needs_own_server is needs_own_server
+
+
+@pytest.mark.parametrize("said", ["0", "1", "7"])
+def test_the_number_of_servers_of_a_serverless_job_is_its_own(said: str) -> None:
+    environ = {"BYTEPS_LOCAL_SIZE": "2", "DMLC_NUM_SERVER": said}
+    assert load(environ).num_server == 0
+    assert load(environ | {"BYTEPS_ENABLE_IPC": "0"}).num_server == 1
+    assert load(environ | {"BYTEPS_FORCE_DISTRIBUTED": "1"}).num_server == int(said)
+
+
+@pytest.mark.parametrize("role", ["worker", "server", "scheduler"])
+@pytest.mark.parametrize("more", [{}, {"BYTEPS_ENABLE_ASYNC": "1"}])
+def test_a_complete_serverless_job_is_fine(role: str, more: dict[str, str]) -> None:
+    environ = without("DMLC_NUM_SERVER", "DMLC_WORKER_ID") | {"DMLC_NUM_WORKER": "1", "DMLC_ROLE": role}
+    load(environ | {"BYTEPS_LOCAL_SIZE": "2"} | more).require_distributed()
+
+
+@pytest.mark.parametrize(
     ("environ", "words"),
     [
+        ({"BYTEPS_LOCAL_SIZE": "3"}, ("DMLC_PS_ROOT_URI", "BYTEPS_LOCAL_SIZE=3", "bpslaunch -n 3")),
+        (
+            {"BYTEPS_LOCAL_SIZE": "3", "DMLC_PS_ROOT_URI": "127.0.0.1"},
+            ("DMLC_PS_ROOT_PORT", "BYTEPS_LOCAL_SIZE=3", "bpslaunch -n 3"),
+        ),
         (without("DMLC_PS_ROOT_URI"), ("DMLC_PS_ROOT_URI", "DMLC_NUM_WORKER=2", "scheduler's address")),
         (without("DMLC_PS_ROOT_PORT"), ("DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER=2", "scheduler's port")),
         (without("DMLC_NUM_SERVER"), ("DMLC_NUM_SERVER is 0", "DMLC_NUM_WORKER=2", "at least 1")),

@@ -25,6 +25,7 @@ from byteps.errors import JoinError, JoinTimeoutError, ProtocolError
 from byteps.observe.logging import logger
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
+LOCAL_RETRY_S = 0.2  # at last, in a job on one machine: cheap there, and its scheduler is always on its way
 QUIET_S = 2.0  # a start-up that is faster than this says nothing
 REPEAT_S = 5.0
 GRACE_S = 0.5  # between the end of a heartbeat and the verdict: messages that have arrived are read first
@@ -132,6 +133,8 @@ async def join(
     instance = secrets.randbits(62)  # only this member has this number
     delay = FIRST_RETRY_S
     where = f"the scheduler at {config.root_uri}:{config.root_port}"
+    if config.serverless and config.local_rank != 0:
+        where += ", which rank 0 starts in init(),"
     while True:
         link = None
         try:
@@ -158,7 +161,7 @@ async def join(
                 "scheduler runs there (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) and that all members were started"
             )
         await asyncio.sleep(delay)
-        delay = min(2 * delay, LAST_RETRY_S)
+        delay = min(2 * delay, LOCAL_RETRY_S if config.serverless else LAST_RETRY_S)
 
 
 async def _wait_for_view(link: Link, register: Register, deadline: float, say: Callable[[str], None]) -> View:
@@ -179,6 +182,7 @@ def registration(config: Config, role: str, *, address: str = "", port: int = 0,
     agreed = {
         "protocol version": str(_core.PROTOCOL_VERSION),
         "BYTEPS_ENABLE_ASYNC": str(int(config.enable_async)),
+        "BYTEPS_ENABLE_IPC": str(int(config.enable_ipc)),
     }
     if role == "worker":
         agreed["BYTEPS_PARTITION_BYTES"] = str(config.partition_bytes)
