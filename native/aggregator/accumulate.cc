@@ -9,9 +9,10 @@ KeyState::KeyState(uint64_t key, std::shared_ptr<const TensorInfo> tensor, uint1
       tensor(std::move(tensor)),
       length(this->tensor->cut.length_of(static_cast<uint32_t>(key))),
       round(children, rank_order),
+      ways(children),
       held(children) {}
 
-void add_contribution(KeyState& key, uint16_t child, uint16_t children, BufferPool& pool) {
+void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& pool) {
   BufferRef part = std::move(key.held[child]);
   if (key.terms.broadcast) {
     if (child == key.terms.root) key.sum = std::move(part);
@@ -24,7 +25,7 @@ void add_contribution(KeyState& key, uint16_t child, uint16_t children, BufferPo
     key.sum_is_wide = false;
     return;
   }
-  if (is_half(dtype) && children > 2) {
+  if (is_half(dtype) && counts.children > 2) {
     // More than two terms: keep the running sum in float32, so that it is rounded once, at the end.
     if (!key.sum_is_wide) {
       BufferRef wide = pool.take(n * sizeof(float));
@@ -35,29 +36,29 @@ void add_contribution(KeyState& key, uint16_t child, uint16_t children, BufferPo
     add_widened(dtype, reinterpret_cast<float*>(key.sum.data()), part.data(), n);
     return;
   }
-  if (children == 2 && key.terms.average) {
+  if (counts.children == 2 && key.terms.average) {
     add_average(dtype, key.sum.data(), part.data(), n,
-                children);  // the last addition and the division in one
+                counts.ranks);  // the last addition and the division in one
   } else {
     add(dtype, key.sum.data(), part.data(), n);
   }
 }
 
-void finish_sum(KeyState& key, uint16_t children, BufferPool& pool) {
+void finish_sum(KeyState& key, Counts counts, BufferPool& pool) {
   const DType dtype = key.tensor->dtype;
   const size_t n = key.length / size_of(dtype);
   if (key.sum_is_wide) {
     BufferRef narrow_sum = pool.take(key.length);
     const auto* wide = reinterpret_cast<const float*>(key.sum.data());
     if (key.terms.average) {
-      narrow_average(dtype, narrow_sum.data(), wide, n, children);
+      narrow_average(dtype, narrow_sum.data(), wide, n, counts.ranks);
     } else {
       narrow(dtype, narrow_sum.data(), wide, n);
     }
     key.sum = std::move(narrow_sum);
     key.sum_is_wide = false;
-  } else if (key.terms.average && children > 2) {
-    average(dtype, key.sum.data(), n, children);
+  } else if (key.terms.average && counts.children != 2 && counts.ranks > 1) {
+    average(dtype, key.sum.data(), n, counts.ranks);
   }
   key.result = std::move(key.sum);
   key.sum.reset();

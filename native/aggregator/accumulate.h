@@ -5,10 +5,16 @@
 
 namespace byteps {
 
+// A child's contribution may be the sum of several ranks: averages are over ranks.
+struct Counts {
+  uint16_t children;
+  uint16_t ranks;
+};
+
 // Adds the held contribution of `child` and gives its buffer back. The first becomes the sum itself.
-void add_contribution(KeyState& key, uint16_t child, uint16_t children, BufferPool& pool);
+void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& pool);
 
 // All are added: makes the sum the result (average, and rounding of half types, once).
-void finish_sum(KeyState& key, uint16_t children, BufferPool& pool);
+void finish_sum(KeyState& key, Counts counts, BufferPool& pool);
 
 }  // namespace byteps

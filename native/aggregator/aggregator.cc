@@ -8,23 +8,31 @@ Aggregator::Aggregator(AggregatorSettings settings, unsigned shards) : settings_
   if (settings_.children.empty() || settings_.children.size() > limits::kMaxChildren) {
     throw std::invalid_argument("an aggregator needs 1 to 65535 children");
   }
+  if (settings_.ranks.size() < settings_.children.size() || settings_.ranks.size() > limits::kMaxChildren ||
+      settings_.child_of.size() != settings_.ranks.size()) {
+    throw std::invalid_argument(
+        "an aggregator needs at least one rank per child, and the child of every rank");
+  }
+  for (const uint16_t child : settings_.child_of) {
+    if (child >= settings_.children.size()) throw std::invalid_argument("a rank belongs to no child");
+  }
   if (shards == 0) throw std::invalid_argument("an aggregator needs at least one shard");
   for (unsigned i = 0; i < shards; ++i) shards_.push_back(std::make_unique<Shard>(settings_, i, events_));
   for (auto& shard : shards_) shard->start();
 }
 
-void Aggregator::check_child(uint16_t child) const {
-  if (child >= settings_.children.size()) throw std::out_of_range("no such child");
+void Aggregator::check_rank(uint16_t rank) const {
+  if (rank >= settings_.ranks.size()) throw std::out_of_range("no such rank");
 }
 
-void Aggregator::attach(unsigned shard, uint16_t child, Fd fd, bool checksum) {
-  check_child(child);
-  shards_.at(shard)->attach(child, std::move(fd), checksum);
+void Aggregator::attach(unsigned shard, uint16_t rank, Fd fd, bool checksum, pid_t peer_pid) {
+  check_rank(rank);
+  shards_.at(shard)->attach(rank, std::move(fd), checksum, peer_pid);
 }
 
-void Aggregator::depart(uint16_t child) {
-  check_child(child);
-  for (auto& shard : shards_) shard->depart(child);
+void Aggregator::depart(uint16_t rank) {
+  check_rank(rank);
+  for (auto& shard : shards_) shard->depart(rank);
 }
 
 void Aggregator::retire(const std::vector<uint32_t>& tensors) {

@@ -14,10 +14,11 @@ class Aggregator {
   Aggregator(AggregatorSettings settings, unsigned shards);
   ~Aggregator() { close(); }
 
-  // Takes a connection whose peer has been authenticated.
-  void attach(unsigned shard, uint16_t child, Fd fd, bool checksum);
-  // The child has said goodbye: what still needs it is answered with an error.
-  void depart(uint16_t child);
+  // Takes a connection whose peer has been authenticated. peer_pid: the worker's process if it is on this
+  // machine and each can read the other's memory, else 0.
+  void attach(unsigned shard, uint16_t rank, Fd fd, bool checksum, pid_t peer_pid = 0);
+  // The rank has said goodbye: what still needs it is answered with an error.
+  void depart(uint16_t rank);
   void retire(const std::vector<uint32_t>& tensors);
   EventQueue& events() { return events_; }
   std::map<std::string, uint64_t> counters() const;
@@ -25,7 +26,7 @@ class Aggregator {
   void close();
 
  private:
-  void check_child(uint16_t child) const;
+  void check_rank(uint16_t rank) const;
   const AggregatorSettings settings_;
   EventQueue events_;
   std::vector<std::unique_ptr<Shard>> shards_;

@@ -8,14 +8,16 @@
 
 namespace byteps {
 
-ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t child, Fd fd, TcpLink::Options options)
-    : shard_(shard), child_(child) {
+ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Fd fd, TcpLink::Options options,
+                     pid_t peer_pid)
+    : shard_(shard), rank_(rank) {
+  if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(loop, std::move(fd), options, *this, *this, *this);
 }
 
 void ChildLink::send(Header header, const std::byte* payload, BufferRef keep) {
   if (!link_->alive()) return;
-  header.sender = child_;
+  header.sender = rank_;
   touched_ = true;
   out_.push(shard_.settings().scheduled ? header.priority : 0, OutFrame{header, payload, std::move(keep)});
 }
@@ -35,14 +37,14 @@ bool ChildLink::next(OutFrame& out) {
     if (told_bytes_ >= wanted_bytes_ || received <= told_bytes_) return false;
     out = {};
     out.header.type = FrameType::credit;
-    out.header.sender = child_;
+    out.header.sender = rank_;
   } else {
     out = std::move(out_.top());
     out_.pop();
   }
   if (received > told_bytes_) credit_due_ns_ = EventLoop::kNever;  // progress: settle() starts the wait anew
   out.header.received = told_bytes_ = received;
-  shard_.trace_frame(">", child_, out.header);
+  shard_.trace_frame(">", rank_, out.header);
   return true;
 }
 
@@ -70,19 +72,26 @@ void ChildLink::on_deadline(int64_t now) {
 }
 
 std::byte* ChildLink::begin(const Header& header) {
-  shard_.trace_frame("<", child_, header);
-  if (header.sender != child_) {
+  shard_.trace_frame("<", rank_, header);
+  if (header.sender != rank_) {
     throw WireError("sender is " + std::to_string(header.sender) + " on the connection of " +
-                    shard_.settings().children[child_]);
+                    shard_.settings().ranks[rank_]);
   }
   switch (header.type) {
     case FrameType::declare:
+    case FrameType::refuse:
       small_.resize(header.length);
       return small_.data();
     case FrameType::push: {
-      if (!shard_.wants_contribution(child_, header)) return nullptr;
-      if (header.length == 0) return nullptr;
-      incoming_ = shard_.pool().take(header.length);
+      const auto [bytes, wanted] = shard_.expect_contribution(rank_, header);
+      coming_bytes_ = bytes;
+      wanted_ = wanted;
+      if (header.flags & kFlagByAddress) {
+        if (!peer_) throw WireError("PUSH: by address on a connection where that was not agreed");
+        return reinterpret_cast<std::byte*>(&offer_);
+      }
+      if (!wanted || bytes == 0) return nullptr;
+      incoming_ = shard_.pool().take(bytes);
       return incoming_.data();
     }
     default:
@@ -95,16 +104,45 @@ void ChildLink::end(const Header& header, bool landed) {
     shard_.declare(header, small_);
     return;
   }
-  arrived_bytes_ += header.length;
+  if (header.type == FrameType::refuse) {
+    shard_.refuse(rank_, header, {reinterpret_cast<const char*>(small_.data()), small_.size()});
+    return;
+  }
+  arrived_bytes_ += coming_bytes_;
   if (header.flags & kFlagWantCredit) {
     wanted_bytes_ = arrived_bytes_;
     touched_ = true;
   }
   BufferRef payload = std::move(incoming_);
   incoming_.reset();
-  if (!shard_.contribute(child_, header, landed || header.length == 0, std::move(payload))) {
-    answered_bytes_ += header.length;
+  if (header.flags & kFlagByAddress) {
+    landed = wanted_ && coming_bytes_ > 0;
+    if (landed) payload = fetch(header);
+    if (landed && !payload) {
+      answered_bytes_ += coming_bytes_;
+      shard_.ask_again(rank_, header);
+      return;
+    }
   }
+  if (!shard_.contribute(rank_, header, landed || coming_bytes_ == 0, std::move(payload))) {
+    answered_bytes_ += coming_bytes_;
+  }
+}
+
+// The contribution itself, out of the worker's memory; nothing if the worker has given that memory up.
+BufferRef ChildLink::fetch(const Header& header) {
+  BufferRef buffer = shard_.pool().take(coming_bytes_);
+  const auto copied = peer_->copy(buffer.data(), offer_, coming_bytes_);
+  if (copied == PeerMemory::Copied::withdrawn) return {};
+  if (copied == PeerMemory::Copied::yes) {
+    shard_.count_read(coming_bytes_);
+    return buffer;
+  }
+  const std::string text = "PUSH: cannot read " + std::to_string(coming_bytes_) + " bytes of " +
+                           shard_.describe(header) + " at " + std::to_string(offer_.address) + " from " +
+                           shard_.settings().ranks[rank_] + ", " + peer_->error_text();
+  if (copied == PeerMemory::Copied::gone) throw PeerGone(text);
+  throw WireError(text + "; BYTEPS_ENABLE_IPC=0 sends payloads over sockets only");
 }
 
 void ChildLink::on_end(Link&, Link::End end, const std::string& reason) {

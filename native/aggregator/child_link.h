@@ -1,10 +1,12 @@
-// A shard's end of the connection to one child: reads its contributions, sends it results.
+// A shard's end of the connection to one rank: reads its child's contributions, sends it results.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "aggregator/key_state.h"
 #include "base/ready_queue.h"
+#include "transport/shm/peer_memory.h"
 #include "transport/tcp/tcp_link.h"
 
 namespace byteps {
@@ -13,9 +15,9 @@ class Shard;
 
 class ChildLink final : public FrameSource, public FrameSink, public Link::Watcher {
  public:
-  ChildLink(Shard& shard, EventLoop& loop, uint16_t child, Fd fd, TcpLink::Options options);
+  ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Fd fd, TcpLink::Options options, pid_t peer_pid);
 
-  uint16_t child() const { return child_; }
+  uint16_t rank() const { return rank_; }
   const std::shared_ptr<TcpLink>& link() const { return link_; }
 
   void send(Header header, const std::byte* payload, BufferRef keep);
@@ -33,19 +35,26 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   std::byte* begin(const Header& header) override;
   void end(const Header& header, bool landed) override;
   void on_end(Link& link, Link::End end, const std::string& reason) override;
+  BufferRef fetch(const Header& header);
 
   Shard& shard_;
-  const uint16_t child_;
+  const uint16_t rank_;
   std::shared_ptr<TcpLink> link_;
+  std::optional<PeerMemory> peer_;  // if the worker may push by address
   ReadyQueue<OutFrame> out_;
-  BufferRef incoming_;            // where the payload of the PUSH being read lands
+  // Of the PUSH being read: how long the contribution is and whether it is wanted, where its payload lands,
+  // or where it lies in the worker's memory.
+  uint32_t coming_bytes_ = 0;
+  bool wanted_ = false;
+  BufferRef incoming_;
+  Offer offer_;
   std::vector<std::byte> small_;  // where the payload of a DECLARE lands
   // Credit comes back when a contribution's round is over, so that ranks that push the same tensors stay
   // close together and their pieces meet in the cache. When that takes too long, because the others are late
   // or push something else first, credit comes back on arrival until they have caught up: waiting longer
   // could block ranks that wait for each other in a circle.
   uint64_t credit() const;
-  uint64_t arrived_bytes_ = 0;   // PUSH payload consumed
+  uint64_t arrived_bytes_ = 0;   // contributions consumed
   uint64_t answered_bytes_ = 0;  // of that, in rounds that are over
   uint64_t told_bytes_ = 0;      // the last `received` sent
   uint64_t wanted_bytes_ = 0;    // arrived_bytes_ when credit was last asked for

@@ -11,7 +11,7 @@ namespace byteps {
 struct ShardCounters {
   using Counter = std::atomic<uint64_t>;
   Counter contributions{0}, results{0}, duplicates{0}, dropped{0}, errors{0};
-  Counter received_bytes{0}, sent_bytes{0}, buffer_bytes{0}, declared_bytes{0}, connections{0};
+  Counter received_bytes{0}, sent_bytes{0}, read_bytes{0}, buffer_bytes{0}, declared_bytes{0}, connections{0};
 
   static void bump(Counter& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
 
@@ -24,6 +24,7 @@ struct ShardCounters {
     add("errors", errors);
     add("received_bytes", received_bytes);
     add("sent_bytes", sent_bytes);
+    add("read_bytes", read_bytes);
     add("buffer_bytes", buffer_bytes);
     add("declared_bytes", declared_bytes);
     add("connections", connections);

@@ -37,6 +37,7 @@ class KeyRound {
   bool missing(uint16_t child) const {
     return parts_[child] == Part::absent || parts_[child] == Part::dropped;
   }
+  bool contributed(uint16_t child) const { return parts_[child] != Part::absent; }
   bool its_turn(uint16_t child) const { return !rank_order_ || child == added_; }
 
   Verdict offer(uint16_t child, uint32_t round) const {
@@ -52,6 +53,11 @@ class KeyRound {
   void drop(uint16_t child) {
     parts_[child] = Part::dropped;
     ++contributed_;
+  }
+
+  // The round has failed, and its bytes are not needed any more.
+  void waive(uint16_t child) {
+    if (parts_[child] == Part::dropped) parts_[child] = Part::held;
   }
 
   // The child to add now, or -1. Call add() for it.

@@ -24,8 +24,14 @@ struct TensorInfo {
 struct Terms {
   bool average = false;
   bool broadcast = false;
-  uint32_t root = 0;
+  uint32_t root = 0;  // a child
   bool operator==(const Terms&) const = default;
+};
+
+// How a child's contribution came in the open round: what answers it goes back the same way.
+struct Way {
+  uint16_t rank = 0;        // through whose connection
+  bool by_address = false;  // the result may be, too
 };
 
 struct KeyState {
@@ -36,14 +42,15 @@ struct KeyState {
   const uint32_t length;
   KeyRound round;
   Terms terms;
-  std::vector<BufferRef> held;  // by child; empty for a broadcast's other ranks
+  std::vector<Way> ways;        // by child; says nothing of one that is missing
+  std::vector<BufferRef> held;  // by child; empty for a broadcast's other children
   BufferRef sum;                // of the children added so far; float32 for half types of three and more
   bool sum_is_wide = false;
   BufferRef result;  // of the round before; in asynchronous mode the stored value
   uint32_t result_round = 0;
   std::string failure;  // why the open round cannot succeed; every contribution is answered with it
   std::vector<std::pair<uint16_t, uint32_t>>
-      waiting_for_value;          // asynchronous: (child, round) that came first
+      waiting_for_value;          // asynchronous: (rank, round) that came first
   std::vector<uint32_t> counted;  // asynchronous, by child: rounds already added
   int64_t opened_ns = 0;
   bool stall_told = false;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "aggregator/accumulate.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "observe/sample.h"
@@ -19,8 +18,8 @@ Terms terms_of(const Header& header) {
           .root = header.detail};
 }
 
-std::string text_of(const Terms& terms) {
-  if (terms.broadcast) return "broadcast from rank " + std::to_string(terms.root);
+std::string text_of(const Terms& terms, const AggregatorSettings& settings) {
+  if (terms.broadcast) return "broadcast from " + settings.children[terms.root];
   return terms.average ? "push_pull with average" : "push_pull with sum";
 }
 
@@ -40,12 +39,13 @@ Shard::Shard(const AggregatorSettings& settings, unsigned index, EventQueue& eve
     : settings_(settings),
       events_(events),
       loop_(*this, "bps-shard-" + std::to_string(index)),
-      links_(settings.children.size()) {}
+      links_(settings.ranks.size()) {}
 
 Shard::~Shard() { stop(); }
 
 void Shard::stop() {
   loop_.stop();
+  lease_.withdraw();  // results go with this object, and a worker may not have read its last one yet
   for (auto& link : links_) link.reset();
   ended_.clear();
 }
@@ -53,23 +53,23 @@ void Shard::stop() {
 // ---- from other threads
 // ------------------------------------------------------------------------------------
 
-void Shard::attach(uint16_t child, Fd fd, bool checksum) {
+void Shard::attach(uint16_t rank, Fd fd, bool checksum, pid_t peer_pid) {
   auto shared = std::make_shared<Fd>(std::move(fd));  // std::function wants a copyable closure
-  loop_.post([this, child, shared, checksum] {
+  loop_.post([this, rank, shared, checksum, peer_pid] {
     const TcpLink::Options options{settings_.job, settings_.epoch, checksum};
-    if (links_[child]) {  // the child has connected anew: what it had not finished sending, it sends again
-      links_[child]->link()->close();
-      ended_.push_back(std::move(links_[child]));
+    if (links_[rank]) {  // the rank has connected anew: what it had not finished sending, it sends again
+      links_[rank]->link()->close();
+      ended_.push_back(std::move(links_[rank]));
     } else {
       ShardCounters::bump(counters_.connections);
     }
-    links_[child] = std::make_unique<ChildLink>(*this, loop_, child, std::move(*shared), options);
-    links_[child]->link()->open();
+    links_[rank] = std::make_unique<ChildLink>(*this, loop_, rank, std::move(*shared), options, peer_pid);
+    links_[rank]->link()->open();
   });
 }
 
-void Shard::depart(uint16_t child) {
-  loop_.post([this, child] { child_departed(child); });
+void Shard::depart(uint16_t rank) {
+  loop_.post([this, rank] { rank_departed(rank); });
 }
 
 void Shard::retire(std::vector<uint32_t> tensors) {
@@ -80,8 +80,8 @@ void Shard::retire(std::vector<uint32_t> tensors) {
 // ----------------------------------------------------------------------------------------------
 
 void Shard::on_batch_end() {
-  for (size_t child = 0; child < links_.size(); ++child) {
-    if (links_[child]) links_[child]->settle();  // may end the link, and so make the pointer null
+  for (size_t rank = 0; rank < links_.size(); ++rank) {
+    if (links_[rank]) links_[rank]->settle();  // may end the link, and so make the pointer null
   }
   uint64_t sent = 0, received = 0;
   for (auto& link : links_) {
@@ -96,10 +96,10 @@ void Shard::on_batch_end() {
 }
 
 void Shard::child_ended(ChildLink& link, Link::End end, const std::string& reason) {
-  const uint16_t child = link.child();
+  const uint16_t rank = link.rank();
   counters_.connections.fetch_sub(1, std::memory_order_relaxed);
-  events_.post({end == Link::End::violation ? "violation" : "lost", child, reason});
-  ended_.push_back(std::move(links_[child]));
+  events_.post({end == Link::End::violation ? "violation" : "lost", rank, reason});
+  ended_.push_back(std::move(links_[rank]));
 }
 
 // ---- declarations
@@ -124,11 +124,11 @@ void Shard::declare(const Header& header, const std::vector<std::byte>& payload)
   }
 }
 
-KeyState& Shard::key_of(uint16_t child, const Header& header) {
+KeyState& Shard::key_of(uint16_t rank, const Header& header) {
   if (auto it = keys_.find(header.key); it != keys_.end()) return it->second;
   const auto tensor = tensors_.find(tensor_of(header.key));
   if (tensor == tensors_.end()) {
-    throw WireError("PUSH: " + settings_.children[child] + " pushes tensor " +
+    throw WireError("PUSH: " + settings_.ranks[rank] + " pushes tensor " +
                     std::to_string(tensor_of(header.key)) + " that it has not declared");
   }
   if (piece_of(header.key) >= tensor->second->cut.pieces())
@@ -160,22 +160,24 @@ void Shard::forget(const std::vector<uint32_t>& tensors) {
 // ---- contributions
 // -----------------------------------------------------------------------------------------
 
-bool Shard::wants_contribution(uint16_t child, const Header& header) {
-  KeyState& key = key_of(child, header);
+Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) {
+  KeyState& key = key_of(rank, header);
+  const uint16_t child = child_of(rank);
   if (header.dtype != static_cast<uint8_t>(key.tensor->dtype)) {
     throw WireError("PUSH: " + key.tensor->name + " is " + name_of(key.tensor->dtype) + ", not " +
                     name_of(static_cast<DType>(header.dtype)));
   }
   const Terms terms = terms_of(header);
-  if (terms.root >= children()) throw WireError("PUSH: broadcast from a rank that does not exist");
-  const uint32_t expected = terms.broadcast && terms.root != child ? 0 : key.length;
+  if (terms.root >= children()) throw WireError("PUSH: broadcast from a child that does not exist");
+  const uint32_t bytes = terms.broadcast && terms.root != child ? 0 : key.length;
+  const size_t expected = bytes > 0 && (header.flags & kFlagByAddress) ? kOfferBytes : bytes;
   if (header.length != expected) {
     throw WireError("PUSH: " + key.tensor->name + ": " + std::to_string(header.length) + " bytes, expected " +
                     std::to_string(expected));
   }
-  if (settings_.asynchronous) return true;
-  if (first_departed_ >= 0 || !key.failure.empty()) return false;
-  return key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child);
+  if (settings_.asynchronous) return {bytes, true};
+  if (first_departed_ >= 0 || !key.failure.empty()) return {bytes, false};
+  return {bytes, key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child)};
 }
 
 bool Shard::may_hold(const KeyState& key, uint16_t child) const {
@@ -184,23 +186,25 @@ bool Shard::may_hold(const KeyState& key, uint16_t child) const {
          live_bytes_ - open_bytes_ + key.length <= std::max(limits::kHeldBytes, share);
 }
 
-bool Shard::contribute(uint16_t child, const Header& header, bool landed, BufferRef payload) {
-  KeyState& key = key_of(child, header);
+bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferRef payload) {
+  KeyState& key = key_of(rank, header);
+  const uint16_t child = child_of(rank);
   ShardCounters::bump(counters_.contributions);
   if (settings_.key_log) {
-    events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " +
-                           settings_.children[child] + ": " + std::to_string(header.length) + " bytes");
+    events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " + settings_.ranks[rank] +
+                           ": " + std::to_string(payload ? key.length : 0) + " bytes");
   }
   if (landed && payload)
-    sample(key, ("from " + settings_.children[child]).c_str(), header.round, payload.data(), header.length);
+    sample(key, ("from " + settings_.ranks[rank]).c_str(), header.round, payload.data(), key.length);
   if (settings_.asynchronous) {
-    contribute_async(key, child, header, std::move(payload));
+    contribute_async(key, rank, header, std::move(payload));
     return false;
   }
 
+  const Way way{rank, (header.flags & kFlagByAddress) != 0};
   if (first_departed_ >= 0) {
-    send_error(key, child, header.round, ErrorKind::lost,
-               settings_.children[first_departed_] + " has left the job");
+    send_error(key, rank, header.round, ErrorKind::lost,
+               settings_.ranks[first_departed_] + " has left the job");
     return false;
   }
   switch (key.round.offer(child, header.round)) {
@@ -208,9 +212,15 @@ bool Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
       break;
     case KeyRound::Verdict::finished:  // its connection broke before the result came
       ShardCounters::bump(counters_.duplicates);
-      if (key.result && key.result_round == header.round) send_result(key, child, header);
+      if (key.result && key.result_round == header.round) send_result(key, way, header);
       return false;
     case KeyRound::Verdict::duplicate:
+      if (key.ways[child].rank != rank) {
+        throw WireError("PUSH: " + describe(key, header.round) + " comes from " + settings_.ranks[rank] +
+                        ", but " + settings_.ranks[key.ways[child].rank] +
+                        " has pushed it for the same machine; set BYTEPS_ENABLE_IPC alike on all processes");
+      }
+      [[fallthrough]];
     case KeyRound::Verdict::past:
       ShardCounters::bump(counters_.duplicates);
       return false;
@@ -220,20 +230,17 @@ bool Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
   }
 
   const Terms terms = terms_of(header);
+  key.ways[child] = way;
   if (!key.round.open()) {
-    key.terms = terms;
-    key.opened_ns = now_ns();
-    key.stall_told = false;
-    ++open_rounds_;
-    open_bytes_ += key.length;
+    open_round(key, terms);
   } else if (!(key.terms == terms) && key.failure.empty()) {
     fail_round(key, ErrorKind::conflict,
-               key.tensor->name + ": ranks call different operations: " + settings_.children[child] + " a " +
-                   text_of(terms) + ", the others a " + text_of(key.terms));
+               key.tensor->name + ": ranks call different operations: " + settings_.ranks[rank] + " a " +
+                   text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
   }
   if (!key.failure.empty()) {
     key.round.hold(child);
-    send_error(key, child, header.round, ErrorKind::conflict, key.failure);
+    send_error(key, rank, header.round, ErrorKind::conflict, key.failure);
     advance(key, header);
     return true;
   }
@@ -251,19 +258,50 @@ bool Shard::contribute(uint16_t child, const Header& header, bool landed, Buffer
   return landed;
 }
 
+void Shard::ask_again(uint16_t rank, const Header& header) {
+  ShardCounters::bump(counters_.dropped);
+  send_resend(key_of(rank, header), rank, header.round);
+}
+
+void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
+  KeyState& key = key_of(rank, header);
+  const uint16_t child = child_of(rank);
+  if (settings_.asynchronous) throw WireError("REFUSE: nobody waits for anybody in asynchronous mode");
+  if (first_departed_ >= 0) {
+    return send_error(key, rank, header.round, ErrorKind::lost,
+                      settings_.ranks[first_departed_] + " has left the job");
+  }
+  if (key.round.offer(child, header.round) != KeyRound::Verdict::accept) {
+    ShardCounters::bump(counters_.duplicates);
+    return;
+  }
+  key.ways[child] = {rank, false};
+  if (!key.round.open()) open_round(key, Terms{});
+  if (key.failure.empty()) fail_round(key, ErrorKind::conflict, std::move(text));
+  key.round.hold(child);
+  send_error(key, rank, header.round, ErrorKind::conflict, key.failure);
+  advance(key, header);
+}
+
+void Shard::open_round(KeyState& key, const Terms& terms) {
+  key.terms = terms;
+  key.opened_ns = now_ns();
+  key.stall_told = false;
+  ++open_rounds_;
+  open_bytes_ += key.length;
+}
+
 void Shard::advance(KeyState& key, const Header& header) {
   for (int child; (child = key.round.next_to_add()) >= 0;) {
     if (key.failure.empty()) {
       if (key.sum && key.held[child]) live_bytes_ -= key.length;
-      add_contribution(key, static_cast<uint16_t>(child), children(), pool_);
+      add_contribution(key, static_cast<uint16_t>(child), counts(), pool_);
     }
     key.round.add(static_cast<uint16_t>(child));
   }
   if (const int child = key.round.next_to_ask(); child >= 0) {
     key.round.ask(static_cast<uint16_t>(child));
-    if (ChildLink* link = links_[child].get()) {
-      link->send(answer(FrameType::resend, key, header.round, INT32_MAX), nullptr, {});
-    }
+    send_resend(key, key.ways[static_cast<size_t>(child)].rank, header.round);
   }
   if (key.round.complete()) {
     if (key.failure.empty()) {
@@ -289,33 +327,65 @@ void Shard::close_round(KeyState& key) {
 }
 
 void Shard::publish(KeyState& key, const Header& header) {
-  finish_sum(key, children(), pool_);
+  finish_sum(key, counts(), pool_);
   sample(key, "result", header.round, key.result.data(), key.length);
-  for (uint16_t child = 0; child < children(); ++child) send_result(key, child, header);
+  for (const Way& way : key.ways) send_result(key, way, header);
 }
 
 void Shard::tell_answered(const KeyState& key) {
   for (uint16_t child = 0; child < children(); ++child) {
     const bool pushed_bytes = !key.terms.broadcast || key.terms.root == child;
-    if (links_[child] && pushed_bytes) links_[child]->answered(key.length);
+    if (ChildLink* link = link_of(key, child); link && pushed_bytes) link->answered(key.length);
   }
 }
 
-void Shard::send_result(KeyState& key, uint16_t child, const Header& to) {
-  ChildLink* link = links_[child].get();
+// By address, the result is read out of this process later, when the worker comes to it. It is there until
+// then: `key.result` is replaced when the next round is complete, which needs a contribution of every child,
+// and a child contributes to the next round only when it has this result. What else can happen until it is
+// read:
+//   - the child asks for the result again: it is the same buffer, and its next contribution is not here yet;
+//   - a round fails: it is closed without a result, and the one before it stays;
+//   - the worker gives the operation up: it then does not read;
+//   - the tensor is retired: all its operations are done, so nobody reads;
+//   - this shard ends: it withdraws its lease first, and a reader that was late notices.
+// In asynchronous mode anybody's push replaces the value: results go over the socket.
+void Shard::send_result(KeyState& key, Way way, const Header& to) {
+  ChildLink* link = links_[way.rank].get();
   if (!link) return;  // it sends its contribution again when it is back
+  const uint16_t child = child_of(way.rank);
   Header header = answer(FrameType::result, key, to.round, to.priority);
-  // The root of a broadcast has the bytes already.
-  const bool has_it = (to.flags & kFlagBroadcast) && to.detail == child && !settings_.asynchronous;
-  header.length = has_it ? 0 : key.length;
   ShardCounters::bump(counters_.results);
-  link->send(header, key.result.data(), has_it ? BufferRef{} : key.result);
+  // The root of a broadcast has the bytes already.
+  if ((to.flags & kFlagBroadcast) && to.detail == child && !settings_.asynchronous) {
+    link->send(header, nullptr, {});
+    return;
+  }
+  // An echo of a child that has gone on to the next round already; ours never send one.
+  const bool went_on = to.round != key.round.round() && !key.round.missing(child);
+  if (!way.by_address || settings_.asynchronous || went_on) {
+    header.length = key.length;
+    link->send(header, key.result.data(), key.result);
+    return;
+  }
+  const Offer offer = lease_.offer(key.result.data());
+  BufferRef payload = pool_.take(kOfferBytes);
+  std::memcpy(payload.data(), &offer, kOfferBytes);
+  header.flags |= kFlagByAddress;
+  header.length = kOfferBytes;
+  const std::byte* data = payload.data();
+  link->send(header, data, std::move(payload));
+}
+
+void Shard::send_resend(const KeyState& key, uint16_t rank, uint32_t round) {
+  ChildLink* link = links_[rank].get();
+  if (link) link->send(answer(FrameType::resend, key, round, INT32_MAX), nullptr, {});
 }
 
 // ---- asynchronous mode
 // -------------------------------------------------------------------------------------
 
-void Shard::contribute_async(KeyState& key, uint16_t child, const Header& header, BufferRef payload) {
+void Shard::contribute_async(KeyState& key, uint16_t rank, const Header& header, BufferRef payload) {
+  const uint16_t child = child_of(rank);
   const Terms terms = terms_of(header);
   key.counted.resize(children());
   const bool again = header.round < key.counted[child];  // its connection broke before the answer came
@@ -323,7 +393,7 @@ void Shard::contribute_async(KeyState& key, uint16_t child, const Header& header
   if (again) ShardCounters::bump(counters_.duplicates);
   if (terms.broadcast && terms.root != child) {
     if (!key.result) {
-      key.waiting_for_value.emplace_back(child, header.round);
+      key.waiting_for_value.emplace_back(rank, header.round);
       return;
     }
   } else if (!again) {
@@ -334,21 +404,21 @@ void Shard::contribute_async(KeyState& key, uint16_t child, const Header& header
     key.result = std::move(payload);
     sample(key, "stored", header.round, key.result.data(), key.length);
   }
-  send_result(key, child, header);
+  send_result(key, {rank}, header);
   if (key.waiting_for_value.empty()) return;
   Header to = header;
   for (const auto& [waiting, round] : std::exchange(key.waiting_for_value, {})) {
     to.round = round;
-    send_result(key, waiting, to);
+    send_result(key, {waiting}, to);
   }
 }
 
 // ---- failures
 // ----------------------------------------------------------------------------------------------
 
-void Shard::send_error(const KeyState& key, uint16_t child, uint32_t round, ErrorKind kind,
+void Shard::send_error(const KeyState& key, uint16_t rank, uint32_t round, ErrorKind kind,
                        const std::string& text) {
-  ChildLink* link = links_[child].get();
+  ChildLink* link = links_[rank].get();
   if (!link) return;
   ShardCounters::bump(counters_.errors);
   Header header = answer(FrameType::error, key, round, INT32_MAX);
@@ -360,16 +430,18 @@ void Shard::send_error(const KeyState& key, uint16_t child, uint32_t round, Erro
 void Shard::fail_round(KeyState& key, ErrorKind kind, std::string text) {
   key.failure = std::move(text);
   for (uint16_t child = 0; child < children(); ++child) {
-    if (!key.round.missing(child)) send_error(key, child, key.round.round(), kind, key.failure);
+    if (!key.round.contributed(child)) continue;
+    key.round.waive(child);
+    send_error(key, key.ways[child].rank, key.round.round(), kind, key.failure);
   }
 }
 
-void Shard::child_departed(uint16_t child) {
+void Shard::rank_departed(uint16_t rank) {
   if (settings_.asynchronous) return;  // nobody waits for anybody
-  if (first_departed_ < 0) first_departed_ = child;
+  if (first_departed_ < 0) first_departed_ = rank;
   for (auto& [_, key] : keys_) {
-    if (!key.round.open() || !key.failure.empty() || !key.round.missing(child)) continue;
-    fail_round(key, ErrorKind::lost, settings_.children[child] + " has left the job");
+    if (!key.round.open() || !key.failure.empty() || !key.round.missing(child_of(rank))) continue;
+    fail_round(key, ErrorKind::lost, settings_.ranks[rank] + " has left the job");
   }
 }
 
@@ -380,6 +452,11 @@ std::string Shard::describe(const KeyState& key, uint32_t round) const {
   std::string text = key.tensor->name;
   if (key.tensor->cut.pieces() > 1) text += " piece " + std::to_string(piece_of(key.key));
   return text + " (key " + std::to_string(key.tensor->id) + ") round " + std::to_string(round);
+}
+
+std::string Shard::describe(const Header& header) {
+  const auto it = keys_.find(header.key);
+  return it == keys_.end() ? "an unknown tensor" : describe(it->second, header.round);
 }
 
 std::string Shard::missing_text(const KeyState& key) const {
@@ -418,8 +495,9 @@ void Shard::tell_stalls(int64_t now) {
     const std::string missing = missing_text(key);
     if (told == 1) events_.log(kWarning, describe(key, key.round.round()) + " waits for " + missing);
     for (uint16_t child = 0; child < children(); ++child) {
-      if (key.round.missing(child) || !links_[child]) continue;
-      links_[child]->send_text(answer(FrameType::stall, key, key.round.round(), INT32_MAX), missing);
+      ChildLink* link = link_of(key, child);
+      if (key.round.missing(child) || !link) continue;
+      link->send_text(answer(FrameType::stall, key, key.round.round(), INT32_MAX), missing);
     }
   }
 }
@@ -431,9 +509,9 @@ void Shard::sample(const KeyState& key, const char* stage, uint32_t round, const
                             sample_text(key.tensor->dtype, data, bytes));
 }
 
-void Shard::trace_frame(const char* direction, uint16_t child, const Header& header) {
+void Shard::trace_frame(const char* direction, uint16_t rank, const Header& header) {
   if (settings_.verbose < 2) return;
-  events_.log(kInfo, std::string(direction) + " " + settings_.children[child] + " " + name_of(header.type) +
+  events_.log(kInfo, std::string(direction) + " " + settings_.ranks[rank] + " " + name_of(header.type) +
                          " key " + std::to_string(tensor_of(header.key)) + "." +
                          std::to_string(piece_of(header.key)) + " round " + std::to_string(header.round) +
                          " " + std::to_string(header.length) + " bytes");

@@ -1,18 +1,20 @@
 // One thread of an aggregator: its own keys, its own connections, no locks.
 //
 // All contributions to a key, from all children, come to the same shard. Other threads only put work into its
-// inbox (a new connection, a departed child, retired tensors) and wake it.
+// inbox (a new connection, a departed rank, retired tensors) and wake it.
 #pragma once
 
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "aggregator/accumulate.h"
 #include "aggregator/child_link.h"
 #include "aggregator/counters.h"
 #include "aggregator/key_state.h"
 #include "aggregator/settings.h"
 #include "base/event_queue.h"
+#include "transport/shm/lease.h"
 
 namespace byteps {
 
@@ -24,8 +26,8 @@ class Shard final : public EventLoop::Owner {
   // Any thread.
   void start() { loop_.start(); }
   void stop();
-  void attach(uint16_t child, Fd fd, bool checksum);
-  void depart(uint16_t child);
+  void attach(uint16_t rank, Fd fd, bool checksum, pid_t peer_pid);
+  void depart(uint16_t rank);
   void retire(std::vector<uint32_t> tensors);
   const ShardCounters& counters() const { return counters_; }
 
@@ -33,11 +35,24 @@ class Shard final : public EventLoop::Owner {
   const AggregatorSettings& settings() const { return settings_; }
   BufferPool& pool() { return pool_; }
   void declare(const Header& header, const std::vector<std::byte>& payload);
-  bool wants_contribution(uint16_t child, const Header& header);
-  // False: dealt with at once. True: its round is open, and ChildLink::answered() follows when it is over.
-  bool contribute(uint16_t child, const Header& header, bool landed, BufferRef payload);
+  // How many bytes a PUSH brings, over the socket or by address, and whether they are worth taking.
+  struct Expected {
+    uint32_t bytes;
+    bool wanted;
+  };
+  Expected expect_contribution(uint16_t rank, const Header& header);
+  // `landed`: all bytes are in `payload`. False: dealt with at once. True: its round is open, and
+  // ChildLink::answered() follows when it is over.
+  bool contribute(uint16_t rank, const Header& header, bool landed, BufferRef payload);
+  // What was offered is void: as if it had never come. If its operation still goes on, the worker pushes
+  // again.
+  // The child has nothing to contribute to this round, and says why: nobody gets a result.
+  void refuse(uint16_t rank, const Header& header, std::string text);
+  void ask_again(uint16_t rank, const Header& header);
+  void count_read(uint64_t bytes) { ShardCounters::bump(counters_.read_bytes, bytes); }
+  std::string describe(const Header& header);
   void child_ended(ChildLink& link, Link::End end, const std::string& reason);
-  void trace_frame(const char* direction, uint16_t child, const Header& header);
+  void trace_frame(const char* direction, uint16_t rank, const Header& header);
 
  private:
   void on_batch_end() override;
@@ -45,32 +60,39 @@ class Shard final : public EventLoop::Owner {
   void on_deadline(int64_t now) override;
   void tell_stalls(int64_t now);
 
-  KeyState& key_of(uint16_t child, const Header& header);
-  void contribute_async(KeyState& key, uint16_t child, const Header& header, BufferRef payload);
+  KeyState& key_of(uint16_t rank, const Header& header);
+  void contribute_async(KeyState& key, uint16_t rank, const Header& header, BufferRef payload);
+  void open_round(KeyState& key, const Terms& terms);
   void advance(KeyState& key, const Header& header);
   bool may_hold(const KeyState& key, uint16_t child) const;
   void publish(KeyState& key, const Header& header);
   void tell_answered(const KeyState& key);
-  void send_result(KeyState& key, uint16_t child, const Header& to);
-  void send_error(const KeyState& key, uint16_t child, uint32_t round, ErrorKind kind,
+  void send_result(KeyState& key, Way way, const Header& to);
+  void send_resend(const KeyState& key, uint16_t rank, uint32_t round);
+  void send_error(const KeyState& key, uint16_t rank, uint32_t round, ErrorKind kind,
                   const std::string& text);
   void fail_round(KeyState& key, ErrorKind kind, std::string text);
   void close_round(KeyState& key);
-  void child_departed(uint16_t child);
+  void rank_departed(uint16_t rank);
   void forget(const std::vector<uint32_t>& tensors);
   std::string missing_text(const KeyState& key) const;
   std::string describe(const KeyState& key, uint32_t round) const;
   void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes);
   uint16_t children() const { return static_cast<uint16_t>(settings_.children.size()); }
+  Counts counts() const { return {children(), static_cast<uint16_t>(settings_.ranks.size())}; }
+  uint16_t child_of(uint16_t rank) const { return settings_.child_of[rank]; }
+  // The connection to which the answer to a child's contribution goes, or null if that has ended.
+  ChildLink* link_of(const KeyState& key, uint16_t child) { return links_[key.ways[child].rank].get(); }
 
   const AggregatorSettings& settings_;
   EventQueue& events_;
   ShardCounters counters_;
   BufferPool pool_;  // outlives everything below that holds buffers
+  Lease lease_;      // of results sent by address
   EventLoop loop_;
   std::unordered_map<uint32_t, std::shared_ptr<const TensorInfo>> tensors_;
   std::unordered_map<uint64_t, KeyState> keys_;
-  std::vector<std::unique_ptr<ChildLink>> links_;  // by child, null while not connected
+  std::vector<std::unique_ptr<ChildLink>> links_;  // by rank, null while not connected
   std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over
   int first_departed_ = -1;
   size_t open_rounds_ = 0;

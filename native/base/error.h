@@ -1,6 +1,6 @@
-// The one exception type that leaves the core because of what a peer sent.
+// The exceptions that leave the core because of what a peer sent, or because it is gone.
 //
-// Whoever catches it closes the connection and logs the reason; it never ends the process.
+// Whoever catches one closes the connection and logs the reason; it never ends the process.
 #pragma once
 
 #include <stdexcept>
@@ -9,6 +9,12 @@
 namespace byteps {
 
 class WireError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Found out while working on a frame: the peer's process has ended or is about to. Nobody broke a rule.
+class PeerGone : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -15,7 +15,7 @@ class GroupMemory {
  public:
   struct Rank {
     std::shared_ptr<Mapping> arena;
-    PeerMemory process;
+    pid_t process;
   };
 
   GroupMemory(uint32_t own, std::vector<Rank> ranks) : own_(own), ranks_(std::move(ranks)) {}
@@ -38,14 +38,14 @@ class GroupMemory {
   bool read(std::byte* to, uint32_t rank, const board::Location& location, uint64_t offset,
             size_t bytes) const {
     const std::byte* here = at(rank, location, offset);
-    if (!here) return ranks_[rank].process.read(to, location.at + offset, bytes);
+    if (!here) return PeerMemory(ranks_[rank].process).read(to, location.at + offset, bytes);
     if (here != to) std::memcpy(to, here, bytes);
     return true;
   }
   bool write(uint32_t rank, const board::Location& location, uint64_t offset, const std::byte* from,
              size_t bytes) const {
     std::byte* here = at(rank, location, offset);
-    if (!here) return ranks_[rank].process.write(location.at + offset, from, bytes);
+    if (!here) return PeerMemory(ranks_[rank].process).write(location.at + offset, from, bytes);
     if (here != from) std::memcpy(here, from, bytes);
     return true;
   }

@@ -12,5 +12,6 @@ void bind_local(nanobind::module_& m);
 void bind_aggregator(nanobind::module_& m);
 void bind_worker(nanobind::module_& m);
 void bind_bench(nanobind::module_& m);
+void bind_memory(nanobind::module_& m);
 
 }  // namespace byteps

@@ -15,13 +15,16 @@ void bind_aggregator(nb::module_& m) {
       .def(
           "__init__",
           [](Aggregator* self, uint64_t job, uint32_t epoch, unsigned shards,
-             std::vector<std::string> children, bool deterministic, bool scheduled, bool asynchronous,
+             std::vector<std::string> children, std::vector<std::string> ranks,
+             std::vector<uint16_t> child_of, bool deterministic, bool scheduled, bool asynchronous,
              double stall_warn_s, int verbose, bool key_log, bool debug, std::string debug_key,
              std::string sample) {
             AggregatorSettings s;
             s.job = job;
             s.epoch = epoch;
             s.children = std::move(children);
+            s.ranks = std::move(ranks);
+            s.child_of = std::move(child_of);
             s.deterministic = deterministic;
             s.scheduled = scheduled;
             s.asynchronous = asynchronous;
@@ -34,16 +37,17 @@ void bind_aggregator(nb::module_& m) {
             new (self) Aggregator(std::move(s), shards);
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("shards"), nb::arg("children"), nb::kw_only(),
-          nb::arg("deterministic") = true, nb::arg("scheduled") = false, nb::arg("asynchronous") = false,
-          nb::arg("stall_warn_s") = 10.0, nb::arg("verbose") = 0, nb::arg("key_log") = false,
-          nb::arg("debug") = false, nb::arg("debug_key") = "", nb::arg("sample") = "")
+          nb::arg("ranks"), nb::arg("child_of"), nb::arg("deterministic") = true,
+          nb::arg("scheduled") = false, nb::arg("asynchronous") = false, nb::arg("stall_warn_s") = 10.0,
+          nb::arg("verbose") = 0, nb::arg("key_log") = false, nb::arg("debug") = false,
+          nb::arg("debug_key") = "", nb::arg("sample") = "")
       .def(
           "attach",
-          [](Aggregator& a, unsigned shard, uint16_t child, int fd, bool checksum) {
-            a.attach(shard, child, Fd(fd), checksum);
+          [](Aggregator& a, unsigned shard, uint16_t rank, int fd, bool checksum, int peer_pid) {
+            a.attach(shard, rank, Fd(fd), checksum, peer_pid);
           },
-          nb::arg("shard"), nb::arg("child"), nb::arg("fd"), nb::arg("checksum"))
-      .def("depart", &Aggregator::depart, nb::arg("child"))
+          nb::arg("shard"), nb::arg("rank"), nb::arg("fd"), nb::arg("checksum"), nb::arg("peer_pid") = 0)
+      .def("depart", &Aggregator::depart, nb::arg("rank"))
       .def("retire", &Aggregator::retire, nb::arg("tensor_ids"))
       .def("fileno", [](Aggregator& a) { return a.events().fileno(); })
       .def("events", [](Aggregator& a) { return events_to_python(a.events()); })

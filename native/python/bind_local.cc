@@ -19,7 +19,7 @@ std::shared_ptr<LocalGroup> make_group(uint32_t own, std::vector<uint16_t> ranks
   std::vector<GroupMemory::Rank> memory;
   for (size_t i = 0; i < ranks.size(); ++i) {
     auto peer = i == own ? arena->memory() : Mapping::open(Fd(arena_fds.at(i)));
-    memory.push_back({std::move(peer), PeerMemory(pids.at(i))});
+    memory.push_back({std::move(peer), pids.at(i)});
   }
   GroupSettings settings{std::move(ranks), job_ranks, peers_readable, has_parent};
   return std::make_shared<LocalGroup>(std::move(settings), std::move(board), arena,
@@ -53,10 +53,6 @@ void bind_local(nb::module_& m) {
         return ::fcntl(board->fileno(), F_DUPFD_CLOEXEC, 0);
       },
       nb::arg("ranks"));
-  m.def("memory_nonce", &memory_nonce);
-  m.def(
-      "can_read", [](int pid, uint64_t address, uint64_t value) { return can_read(pid, address, value); },
-      nb::arg("pid"), nb::arg("address"), nb::arg("value"));
 }
 
 }  // namespace byteps

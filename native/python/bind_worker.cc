@@ -61,7 +61,8 @@ void bind_worker(nb::module_& m) {
           "__init__",
           [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes,
              double op_timeout_s, double stall_warn_s, std::vector<std::string> servers,
-             std::vector<std::string> worker_hosts, int verbose, std::string sample, bool telemetry) {
+             std::vector<std::string> worker_hosts, std::vector<uint16_t> child_of, int verbose,
+             std::string sample, bool telemetry) {
             ClientSettings s;
             s.job = job;
             s.epoch = epoch;
@@ -71,6 +72,7 @@ void bind_worker(nb::module_& m) {
             s.stall_warn_s = stall_warn_s;
             s.servers = std::move(servers);
             s.worker_hosts = std::move(worker_hosts);
+            s.child_of = std::move(child_of);
             s.verbose = verbose;
             s.sample = std::move(sample);
             s.telemetry = telemetry;
@@ -78,13 +80,15 @@ void bind_worker(nb::module_& m) {
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
           nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("servers"), nb::arg("worker_hosts"),
-          nb::arg("verbose") = 0, nb::arg("sample") = "", nb::arg("telemetry") = true)
+          nb::arg("child_of") = std::vector<uint16_t>{}, nb::arg("verbose") = 0, nb::arg("sample") = "",
+          nb::arg("telemetry") = true)
       .def(
           "connect",
-          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby) {
-            c.connect(server, shard, Fd(fd), checksum, nearby);
+          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby, int peer_pid) {
+            c.connect(server, shard, Fd(fd), checksum, nearby, peer_pid);
           },
-          nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("nearby"))
+          nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("nearby"),
+          nb::arg("peer_pid") = 0)
       .def("join", &Client::join, nb::arg("group"))
       .def("start", &Client::start)
       .def(

@@ -13,4 +13,5 @@ NB_MODULE(_core, m) {
   byteps::bind_local(m);
   byteps::bind_worker(m);
   byteps::bind_bench(m);
+  byteps::bind_memory(m);
 }

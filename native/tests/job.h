@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -42,8 +43,26 @@ inline std::pair<Fd, Fd> connected_pair(bool tcp) {
   return {std::move(accepted), std::move(connecting)};
 }
 
+// Workers that are each a child of their own, or the children that they belong to.
+inline void set_children(AggregatorSettings& settings, uint16_t workers, std::vector<uint16_t> child_of) {
+  for (uint16_t rank = 0; rank < workers; ++rank) {
+    settings.ranks.push_back("worker " + std::to_string(rank));
+    settings.child_of.push_back(child_of.empty() ? rank : child_of[rank]);
+  }
+  if (child_of.empty()) {
+    settings.children = settings.ranks;
+    return;
+  }
+  const uint16_t children = *std::max_element(child_of.begin(), child_of.end()) + 1;
+  for (uint16_t child = 0; child < children; ++child) {
+    settings.children.push_back("machine " + std::to_string(child));
+  }
+}
+
 struct JobOptions {
   uint16_t workers = 2;
+  std::vector<uint16_t> child_of{};  // by worker; empty: each is a child of its own
+  bool by_address = false;
   unsigned shards = 2;
   uint64_t credit_bytes = 4 << 20;
   uint64_t partition_bytes = 1 << 20;
@@ -66,15 +85,15 @@ class Job {
     settings.asynchronous = options.asynchronous;
     settings.deterministic = options.deterministic;
     settings.stall_warn_s = options.stall_warn_s;
-    for (uint16_t rank = 0; rank < options.workers; ++rank) {
-      settings.children.push_back("worker " + std::to_string(rank) + " (here)");
-    }
+    set_children(settings, options.workers, options.child_of);
+    const pid_t peer = options.by_address ? ::getpid() : 0;
     server = std::make_unique<Aggregator>(settings, options.shards);
     for (uint16_t rank = 0; rank < options.workers; ++rank) {
       ClientSettings c;
       c.job = kJob;
       c.epoch = kEpoch;
       c.rank = rank;
+      c.child_of = settings.child_of;
       c.credit_bytes = options.credit_bytes;
       c.op_timeout_s = options.op_timeout_s;
       c.stall_warn_s = options.stall_warn_s;
@@ -83,8 +102,8 @@ class Job {
       for (uint16_t shard = 0; shard < options.shards; ++shard) {
         auto [server_end, client_end] = connected_pair(options.tcp);
         if (options.prepare) options.prepare(server_end.get(), client_end.get());
-        server->attach(shard, rank, std::move(server_end), options.checksum);
-        clients.back()->connect(0, shard, std::move(client_end), options.checksum, options.nearby);
+        server->attach(shard, rank, std::move(server_end), options.checksum, peer);
+        clients.back()->connect(0, shard, std::move(client_end), options.checksum, options.nearby, peer);
       }
       clients.back()->start();
     }

@@ -32,7 +32,7 @@ class Machine {
     }
     for (uint32_t r = 0; r < ranks_; ++r) {
       std::vector<GroupMemory::Rank> memory;
-      for (uint32_t i = 0; i < ranks_; ++i) memory.push_back({arenas[i]->memory(), PeerMemory(::getpid())});
+      for (uint32_t i = 0; i < ranks_; ++i) memory.push_back({arenas[i]->memory(), ::getpid()});
       ClientSettings c;
       c.job = 1;
       c.epoch = 1;

@@ -14,6 +14,7 @@
 #include "tests/check.h"
 #include "wire/declaration.h"
 #include "wire/frame_reader.h"
+#include "wire/offer.h"
 
 namespace byteps::testing {
 
@@ -68,6 +69,16 @@ class RawPeer final : FrameSink {
     header.round = round;
     header.flags = flags;
     send(header, values.data(), values.size() * sizeof(float));
+  }
+
+  // The same, by address: any offer, good or bad.
+  void push_offer(uint32_t tensor, uint32_t round, const Offer& offer, uint16_t flags = 0) {
+    Header header;
+    header.type = FrameType::push;
+    header.key = make_key(tensor, 0);
+    header.round = round;
+    header.flags = flags | kFlagByAddress;
+    send(header, &offer, kOfferBytes);
   }
 
   // The next frame, or nothing when the connection has ended or nothing comes within the patience.

@@ -79,12 +79,13 @@ void sums_are_exact(JobOptions options, uint64_t seed) {
 }
 
 // The memory of an operation is freed the moment it is done: the sanitizers see a late access.
-void endings_let_go_of_memory(uint64_t seed) {
+void endings_let_go_of_memory(uint64_t seed, bool by_address) {
   std::mt19937_64 random(seed);
   for (int repeat = 0; repeat < 40; ++repeat) {
     JobOptions options;
     options.workers = 2;
     options.credit_bytes = 1 << 20;
+    options.by_address = by_address;
     Job job(options);
     const int way = repeat % 5;
     auto t0 = job.declare(0, 1, DType::f32, 4 << 20);
@@ -124,6 +125,9 @@ void endings_let_go_of_memory(uint64_t seed) {
     job.clients[1]->close();
     if (op1) CHECK(op1->wait_for(kPatienceNs));
     other = {};
+    for (const Event& event : job.server->events().drain()) {
+      if (event.kind == "violation") CHECK_EQ(event.text, std::string());  // memory that is gone is no crime
+    }
   }
 }
 
@@ -139,8 +143,11 @@ int main(int argc, char** argv) {
                  seed + 1);
   sums_are_exact({.workers = 3, .credit_bytes = 0, .deterministic = false}, seed + 2);
   sums_are_exact({.workers = 1, .shards = 1, .credit_bytes = 4096, .partition_bytes = 4096}, seed + 3);
+  sums_are_exact({.workers = 3, .by_address = true}, seed + 4);
+  sums_are_exact({.workers = 2, .by_address = true, .nearby = true, .deterministic = false}, seed + 5);
   std::printf("sums: %d failed checks\n", byteps::check::failures().load());
-  endings_let_go_of_memory(seed + 4);
+  endings_let_go_of_memory(seed + 6, false);
+  endings_let_go_of_memory(seed + 7, true);
   std::printf("endings: %d failed checks\n", byteps::check::failures().load());
   return byteps::check::failures() != 0;
 }

@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include "tests/check.h"
+#include "tests/job.h"
 #include "tests/raw_peer.h"
 
 using namespace byteps;
@@ -16,12 +17,12 @@ constexpr uint64_t kJob = 77;
 constexpr uint32_t kEpoch = 4;
 
 struct Server {
-  explicit Server(uint16_t workers, bool asynchronous = false) {
+  explicit Server(uint16_t workers, bool asynchronous = false, std::vector<uint16_t> child_of = {}) {
     AggregatorSettings settings;
     settings.job = kJob;
     settings.epoch = kEpoch;
     settings.asynchronous = asynchronous;
-    for (uint16_t i = 0; i < workers; ++i) settings.children.push_back("worker " + std::to_string(i));
+    byteps::testing::set_children(settings, workers, child_of);
     aggregator = std::make_unique<Aggregator>(settings, 1);
   }
   std::unique_ptr<RawPeer> connect(uint16_t rank) {
@@ -220,6 +221,30 @@ TEST(a_departed_worker_ends_what_needs_it) {
     CHECK(frame && frame->header.type == FrameType::error && frame->header.round == round);
     if (frame) CHECK_EQ(frame->header.detail, static_cast<uint32_t>(ErrorKind::lost) | 1u << kErrorRankShift);
     a->push(1, round + 1, {1, 1});
+  }
+}
+
+TEST(a_departed_worker_also_ends_what_was_not_kept) {
+  constexpr uint32_t kTensors = 64;  // more than a shard keeps
+  constexpr uint64_t kBytes = limits::kPieceBytes;
+  Server server(3);
+  auto b = server.connect(1), c = server.connect(2);
+  const std::vector<float> ones(kBytes / 4, 1.0f);
+  for (RawPeer* peer : {b.get(), c.get()}) {
+    for (uint32_t t = 0; t < kTensors; ++t) {
+      peer->declare(t, kBytes);
+      peer->push(t, 0, ones, t + 1 == kTensors ? kFlagWantCredit : 0);
+    }
+    expect_consumed(*peer, kTensors * kBytes);
+  }
+  CHECK(server.aggregator->counters().at("dropped") > 0);
+  server.aggregator->depart(0);
+  for (RawPeer* peer : {b.get(), c.get()}) {
+    for (uint32_t t = 0; t < kTensors; ++t) {
+      const auto frame = peer->receive();
+      CHECK(frame && frame->header.type == FrameType::error);
+      if (!frame) break;
+    }
   }
 }
 

@@ -160,4 +160,20 @@ TEST(bad_streams_are_refused_with_the_broken_rule) {
   CHECK(contains(broken(kHeaderBytes + 3, 0, false), "payload checksum") ||
         good[kHeaderBytes + 3] == std::byte{0});
   CHECK_EQ(refusal(good), std::string());
+
+  auto by_address = [&](FrameType type, size_t length) {
+    auto bytes = frame(type, length, false, random);
+    Header header;
+    std::memcpy(&header, bytes.data(), kHeaderBytes);
+    header.flags |= kFlagByAddress;
+    seal(header);
+    std::memcpy(bytes.data(), &header, kHeaderBytes);
+    return refusal(bytes);
+  };
+  CHECK_EQ(by_address(FrameType::push, 24), std::string());
+  CHECK_EQ(by_address(FrameType::push, 0), std::string());
+  CHECK_EQ(by_address(FrameType::result, 24), std::string());
+  CHECK(contains(by_address(FrameType::push, 8), "by address with a payload of 8 bytes, expected 24"));
+  CHECK(contains(by_address(FrameType::result, 0), "by address with a payload of 0 bytes"));
+  CHECK(contains(by_address(FrameType::declare, 24), "DECLARE: cannot be by address"));
 }

@@ -72,6 +72,19 @@ TEST(a_dropped_contribution_is_asked_for_when_its_turn_comes) {
   CHECK(round.complete());
 }
 
+TEST(a_failed_round_asks_for_nothing) {
+  KeyRound round(2, true);
+  round.drop(1);
+  CHECK(round.contributed(1) && !round.contributed(0));
+  round.waive(1);
+  round.hold(0);
+  round.add(0);
+  CHECK_EQ(round.next_to_ask(), -1);
+  CHECK_EQ(round.next_to_add(), 1);
+  round.add(1);
+  CHECK(round.complete());
+}
+
 TEST(any_order_of_events_completes_in_rank_order) {
   std::mt19937 random(11);
   for (int repeat = 0; repeat < 500; ++repeat) {

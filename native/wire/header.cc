@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "reduce/dtype.h"
 #include "wire/limits.h"
+#include "wire/offer.h"
 
 namespace byteps {
 namespace {
@@ -27,6 +28,7 @@ size_t payload_limit(FrameType type) {
     case FrameType::declare:
     case FrameType::error:
     case FrameType::stall:
+    case FrameType::refuse:
       return limits::kMaxSmallBytes;
     case FrameType::beat:
     case FrameType::credit:
@@ -68,6 +70,8 @@ const char* name_of(FrameType type) {
       return "ERROR";
     case FrameType::stall:
       return "STALL";
+    case FrameType::refuse:
+      return "REFUSE";
   }
   return nullptr;
 }
@@ -91,6 +95,15 @@ std::string invalid(const Header& h, uint64_t job) {
   if (h.length > payload_limit(h.type)) {
     return type + ": payload of " + std::to_string(h.length) + " bytes, at most " +
            std::to_string(payload_limit(h.type));
+  }
+  if (h.flags & kFlagByAddress) {
+    const bool push = h.type == FrameType::push;
+    if (!push && h.type != FrameType::result) return type + ": cannot be by address";
+    // An empty PUSH has nothing to offer, and asks for an answer by address.
+    if (h.length != kOfferBytes && !(push && h.length == 0)) {
+      return type + ": by address with a payload of " + std::to_string(h.length) + " bytes, expected " +
+             std::to_string(kOfferBytes);
+    }
   }
   if (job != 0 && h.job != job) return type + ": belongs to another job: check BYTEPS_JOB_ID";
   return {};

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 
 constexpr uint32_t kMagic =
     0x32535042;  // "BPS2" on the wire: an HTTP request or noise fails on the first word
-constexpr uint8_t kProtocolVersion = 1;
+constexpr uint8_t kProtocolVersion = 2;
 constexpr size_t kHeaderBytes = 64;
 
 // Gaps leave room within each group. A receiver refuses a type it does not know.
@@ -37,15 +37,18 @@ enum class FrameType : uint8_t {
   credit = 19,   // server: nothing but the `received` field
   resend = 20,   // server: your contribution to this key and round was not kept, send it again
   error = 21,    // server: this key and round cannot be completed; the payload says why
+  refuse = 23,   // worker: its machine has no contribution to this key and round; the payload says why
   stall = 22,    // server: this key and round has been waiting long; the payload lists who is missing
 };
 
 enum Flag : uint16_t {
-  kFlagAverage = 1 << 0,     // PUSH: divide the sum by the number of contributions
-  kFlagBroadcast = 1 << 1,   // PUSH: the result is the contribution of rank `detail`; the others' are empty
+  kFlagAverage = 1 << 0,     // PUSH: divide the sum by the number of ranks in the job
+  kFlagBroadcast = 1 << 1,   // PUSH: the result is the contribution of child `detail`; the others' are empty
   kFlagChecksum = 1 << 2,    // payload_crc is set
   kFlagWantCredit = 1 << 3,  // PUSH: answer soon with `received`: more than half of the window is used
-  kAllFlags = (1 << 4) - 1,  // the others are reserved and must be zero
+  kFlagByAddress = 1
+      << 4,  // PUSH, RESULT: the payload is an Offer (wire/offer.h); PUSH: the answer may be one
+  kAllFlags = (1 << 5) - 1,  // the others are reserved and must be zero
 };
 
 // `detail` of an ERROR frame: the kind in the low byte; above it, for `lost`, the rank of the worker.
@@ -65,12 +68,12 @@ struct Header {
   uint64_t key = 0;     // tensor id << 32 | index of the piece
   uint32_t round =
       0;  // how often this key has been used before: a fast worker cannot touch a slow one's round
-  uint32_t length = 0;       // bytes of payload that follow
-  int32_t priority = 0;      // larger is more urgent
+  uint32_t length = 0;   // bytes of payload that follow, on the socket: those of an Offer if kFlagByAddress
+  int32_t priority = 0;  // larger is more urgent
   uint32_t payload_crc = 0;  // CRC32C of the payload if kFlagChecksum, else zero
   uint64_t received =
-      0;                // server: payload bytes of PUSH on this connection that are done with; returns credit
-  uint32_t detail = 0;  // PUSH with kFlagBroadcast: the root's rank; ERROR: ErrorKind and rank; else zero
+      0;  // server: bytes of contributions on this connection that are done with; returns credit
+  uint32_t detail = 0;      // PUSH with kFlagBroadcast: the root child; ERROR: ErrorKind and rank; else zero
   uint32_t header_crc = 0;  // CRC32C of the 60 bytes before it
 };
 

@@ -25,6 +25,10 @@ constexpr uint16_t kMaxChildren = 65535;
 constexpr size_t kLargePayloadBytes = 16 * 1024;
 constexpr size_t kReadBufferBytes = 64 * 1024;
 
+// A piece of fewer bytes goes over the socket even where both ends can read each other's memory: reading
+// memory costs two system calls, which is more than the copies it saves.
+constexpr size_t kByAddressBytes = 16 * 1024;
+
 // On one machine a window larger than this makes a transfer slower, not faster: what is in flight then no
 // longer stays in the caches between sender and receiver.
 constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;

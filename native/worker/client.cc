@@ -25,13 +25,13 @@ Client::Client(ClientSettings settings) : settings_(std::move(settings)) {
   for (unsigned i = 0; i < io_threads(); ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
 }
 
-void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby) {
+void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby, pid_t peer_pid) {
   if (started_) throw std::logic_error("connect after start");
   IoThread& thread = *threads_[connected_++ % threads_.size()];
   uint64_t window = settings_.credit_bytes;
   if (nearby && window > 0) window = std::min<uint64_t>(window, limits::kNearbyWindowBytes);
   ++shards_[server];
-  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, window);
+  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, window, peer_pid);
 }
 
 void Client::join(std::shared_ptr<LocalGroup> group) {
@@ -96,6 +96,10 @@ std::shared_ptr<Operation> Client::push_pull(std::shared_ptr<Tensor> tensor, con
 std::shared_ptr<Operation> Client::broadcast(std::shared_ptr<Tensor> tensor, std::byte* data, uint32_t root,
                                              int32_t priority) {
   return submit(std::make_shared<Operation>(std::move(tensor), data, data, priority, kFlagBroadcast, root));
+}
+
+uint32_t Client::child_of(uint32_t rank) const {
+  return settings_.child_of.empty() ? rank : settings_.child_of.at(rank);
 }
 
 std::shared_ptr<Operation> Client::submit(std::shared_ptr<Operation> op) {

@@ -19,7 +19,8 @@ struct ClientSettings {
   uint64_t job = 0;
   uint32_t epoch = 0;
   uint16_t rank = 0;
-  uint64_t credit_bytes = 0;  // per link; 0: no limit
+  std::vector<uint16_t> child_of;  // by rank: which contributor it is to the servers; empty: each its own
+  uint64_t credit_bytes = 0;       // per link; 0: no limit
   double op_timeout_s = 600;
   double stall_warn_s = 10;
   std::vector<std::string> servers;  // as people should read them: "server 3 (host b)"
@@ -34,8 +35,9 @@ class Client {
   explicit Client(ClientSettings settings);
   ~Client() { close(); }
 
-  // Before start(): one connection, authenticated, to every shard of every server.
-  void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby);
+  // Before start(): one connection, authenticated, to every shard of every server. peer_pid: the server's
+  // process if each can read the other's memory, else 0.
+  void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby, pid_t peer_pid = 0);
   // Before start(): the ranks of this machine reduce among themselves, and only the sums go to servers.
   void join(std::shared_ptr<LocalGroup> group);
   void start();
@@ -48,7 +50,7 @@ class Client {
   // src and dst have the tensor's bytes, may be the same, and stay valid until the operation is done.
   std::shared_ptr<Operation> push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst,
                                        int32_t priority, bool average);
-  // In place: the root's bytes arrive everywhere.
+  // In place: the bytes of the rank `root` arrive everywhere.
   std::shared_ptr<Operation> broadcast(std::shared_ptr<Tensor> tensor, std::byte* data, uint32_t root,
                                        int32_t priority);
   // All operations, pending and future, fail with this; the first call counts.
@@ -67,6 +69,9 @@ class Client {
 
   // For the worker's other parts.
   const ClientSettings& settings() const { return settings_; }
+  // What a rank, and this one, is to the servers.
+  uint32_t child_of(uint32_t rank) const;
+  uint16_t child() const { return static_cast<uint16_t>(child_of(settings_.rank)); }
   Failure failure() const;
   // What the `detail` of an ERROR frame and its text mean to the caller.
   Failure failure_of(uint32_t detail, std::string message) const;

@@ -18,7 +18,7 @@ class IoThread final : public EventLoop::Owner {
   IoThread(Client& client, unsigned index);
 
   // Before start().
-  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes);
+  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes, pid_t peer_pid);
 
   // Any thread.
   void start();

@@ -42,7 +42,7 @@ class Operation {
   std::byte* const dst;
   const int32_t priority;
   const uint16_t flags;  // kFlagAverage, kFlagBroadcast
-  const uint32_t root;
+  const uint32_t root;   // of a broadcast: a rank
   const int64_t started_ns;
   uint32_t round = 0;  // set by the tensor when its turn comes
 

@@ -10,10 +10,19 @@
 #include "worker/io_thread.h"
 
 namespace byteps {
+namespace {
+
+// What the ranks of this machine have summed lies in the destination.
+const std::byte* pushed_memory(const Route& route) {
+  return route.tensor->group ? route.op->dst : route.op->src;
+}
+
+}  // namespace
 
 ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
-                       uint64_t window_bytes)
+                       uint64_t window_bytes, pid_t peer_pid)
     : thread_(thread), server_(server), window_bytes_(window_bytes) {
+  if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
 }
 
@@ -25,6 +34,9 @@ void ServerLink::submit(Route& route) {
   }
   route.left = static_cast<uint32_t>(route.pieces.size());
   route.answered.assign(route.pieces.size(), false);
+  // Asked of every operation: the caller may come with other memory each time.
+  route.by_address =
+      peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(pushed_memory(route));
   if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
   route.link_bytes_at_start = sent_bytes_;
   // Without credit there is no queue worth ordering: first come, first served.
@@ -39,6 +51,8 @@ void ServerLink::settle() {
 
 void ServerLink::abandon(Route& route) {
   ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
+  // What the server has not read yet it drops, and asks again for what belongs to other operations.
+  if (peer_) lease_.withdraw();
   const size_t bytes = route.tensor->cut.tensor_bytes;
   link_->let_go(route.op->src, route.op->src + bytes, thread_.pool());
   link_->let_go(route.op->dst, route.op->dst + bytes, thread_.pool());
@@ -60,6 +74,13 @@ bool ServerLink::next(OutFrame& out) {
     const uint32_t length = ready.route->tensor->cut.length_of(piece);
     const uint64_t in_flight = sent_bytes_ - received_bytes_;
     if (window_bytes_ > 0 && in_flight > 0 && in_flight + length > window_bytes_) return false;
+    if (const LocalGroup* group = ready.route->tensor->group) {
+      if (const std::string why = group->disagreement(*ready.route->op); !why.empty()) {
+        fill_refuse(out, ready, why);
+        if (++ready.at == ready.end) ready_.pop();
+        return true;
+      }
+    }
     if (!gathered(ready)) {  // the operation has failed, and takes the route back in a moment
       ready_.pop();
       continue;
@@ -92,26 +113,49 @@ void ServerLink::fill_declare(OutFrame& out) {
   out.header.length = static_cast<uint32_t>(payload.size());
 }
 
+void ServerLink::fill_refuse(OutFrame& out, const Ready& ready, const std::string& why) {
+  const Route& route = *ready.route;
+  out.keep = thread_.pool().take(why.size());
+  std::memcpy(out.keep.data(), why.data(), why.size());
+  out.payload = out.keep.data();
+  out.header.type = FrameType::refuse;
+  out.header.dtype = static_cast<uint8_t>(route.tensor->dtype);
+  out.header.key = make_key(route.tensor->id, route.pieces[ready.at]);
+  out.header.round = route.op->round;
+  out.header.length = static_cast<uint32_t>(why.size());
+}
+
 void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   Route& route = *ready.route;
   Operation& op = *route.op;
-  const auto& settings = thread_.client().settings();
   const uint32_t piece = route.pieces[ready.at];
   const uint32_t length = route.tensor->cut.length_of(piece);
-  const bool empty = (op.flags & kFlagBroadcast) && op.root != settings.rank;
+  const uint32_t root = thread_.client().child_of(op.root);
+  const bool empty = (op.flags & kFlagBroadcast) && root != thread_.client().child();
+  const uint32_t bytes = empty ? 0 : length;
+  const std::byte* data = pushed_memory(route) + route.tensor->cut.offset_of(piece);
   Header& header = out.header;
   header.type = FrameType::push;
   header.flags = op.flags;
-  header.detail = op.root;
+  header.detail = root;
   header.dtype = static_cast<uint8_t>(route.tensor->dtype);
   header.key = make_key(route.tensor->id, piece);
   header.round = op.round;
   header.priority = op.priority;
-  header.length = empty ? 0 : length;
-  // What the ranks of this machine have summed lies in the destination.
-  out.payload = (op.driver ? op.dst : op.src) + route.tensor->cut.offset_of(piece);
+  header.length = bytes;
+  out.payload = data;
+  if (route.by_address && length >= limits::kByAddressBytes) {
+    header.flags |= kFlagByAddress;  // of an empty contribution: the answer may be
+    if (!empty) {
+      const Offer offer = lease_.offer(data);
+      out.keep = thread_.pool().take(kOfferBytes);
+      std::memcpy(out.keep.data(), &offer, kOfferBytes);
+      out.payload = out.keep.data();
+      header.length = kOfferBytes;
+    }
+  }
 
-  sent_bytes_ += header.length;
+  sent_bytes_ += bytes;
   const uint64_t in_flight = sent_bytes_ - received_bytes_;
   const bool nearly_used = in_flight + limits::kPieceBytes > window_bytes_;
   if (window_bytes_ > 0 && (nearly_used || sent_bytes_ - asked_at_bytes_ >= window_bytes_ / 4)) {
@@ -124,8 +168,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     const uint64_t between = sent_bytes_ - route.link_bytes_at_start;
     op.waited_bytes.fetch_add(between > own ? between - own : 0, std::memory_order_relaxed);
   }
-  thread_.client().count_push(header.length);
-  thread_.client().sample(*route.tensor, "push", header.round, piece, out.payload, header.length);
+  thread_.client().count_push(bytes);
+  thread_.client().sample(*route.tensor, "push", header.round, piece, data, bytes);
   thread_.trace_frame(">", *this, header);
 }
 
@@ -162,6 +206,10 @@ std::byte* ServerLink::begin(const Header& header) {
     case FrameType::result: {
       const auto [route, position] = find(header);
       if (!route || header.length == 0) return nullptr;
+      if (header.flags & kFlagByAddress) {
+        if (!peer_) throw WireError("RESULT: by address on a connection where that was not agreed");
+        return reinterpret_cast<std::byte*>(&offer_);
+      }
       const uint32_t piece = route->pieces[position];
       if (header.length != route->tensor->cut.length_of(piece)) {
         throw WireError("RESULT: " + route->tensor->name + ": " + std::to_string(header.length) +
@@ -184,13 +232,16 @@ void ServerLink::end(const Header& header, bool landed) {
       header.type == FrameType::error || header.type == FrameType::stall ? small_.size() : 0);
   switch (header.type) {
     case FrameType::result: {
-      const bool keeps_own = (op.flags & kFlagBroadcast) && op.root == thread_.client().settings().rank;
+      const bool keeps_own =
+          (op.flags & kFlagBroadcast) && thread_.client().child_of(op.root) == thread_.client().child();
       if (header.length == 0 && !keeps_own) throw WireError("RESULT: empty");
       if (landed) {
-        thread_.client().count_pull(header.length);
         const uint32_t piece = route->pieces[position];
+        const uint32_t bytes = route->tensor->cut.length_of(piece);
+        if (header.flags & kFlagByAddress) fetch(header, *route, piece);
+        thread_.client().count_pull(bytes);
         thread_.client().sample(*route->tensor, "pull", header.round, piece,
-                                op.dst + route->tensor->cut.offset_of(piece), header.length);
+                                op.dst + route->tensor->cut.offset_of(piece), bytes);
       }
       if (route->tensor->group) route->tensor->group->publish(op, route->pieces[position]);
       answered(*route, position);
@@ -216,6 +267,20 @@ void ServerLink::end(const Header& header, bool landed) {
     default:
       return;
   }
+}
+
+// The result itself, out of the server's memory. Why it is still there: see Shard::send_result.
+void ServerLink::fetch(const Header& header, Route& route, uint32_t piece) {
+  const uint32_t bytes = route.tensor->cut.length_of(piece);
+  const auto copied = peer_->copy(route.op->dst + route.tensor->cut.offset_of(piece), offer_, bytes);
+  if (copied == PeerMemory::Copied::yes) return;
+  const std::string what = "RESULT: cannot read " + std::to_string(bytes) + " bytes of " +
+                           route.tensor->name + " round " + std::to_string(header.round) + " at " +
+                           std::to_string(offer_.address) + " from " +
+                           thread_.client().settings().servers[server_] + ", ";
+  if (copied == PeerMemory::Copied::withdrawn) throw PeerGone(what + "which has closed");
+  if (copied == PeerMemory::Copied::gone) throw PeerGone(what + peer_->error_text());
+  throw WireError(what + peer_->error_text() + "; BYTEPS_ENABLE_IPC=0 sends payloads over sockets only");
 }
 
 void ServerLink::answered(Route& route, size_t position) {

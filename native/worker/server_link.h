@@ -2,9 +2,12 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <unordered_map>
 
 #include "base/ready_queue.h"
+#include "transport/shm/lease.h"
+#include "transport/shm/peer_memory.h"
 #include "transport/tcp/tcp_link.h"
 #include "worker/tensor.h"
 
@@ -14,7 +17,8 @@ class IoThread;
 
 class ServerLink final : public FrameSource, public FrameSink, public Link::Watcher {
  public:
-  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t window_bytes);
+  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t window_bytes,
+             pid_t peer_pid);
 
   uint16_t server() const { return server_; }
   IoThread& thread() { return thread_; }
@@ -41,20 +45,25 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   // The ranks of this machine have been summed into what is about to be pushed.
   bool gathered(const Ready& ready);
   void fill_declare(OutFrame& out);
+  void fill_refuse(OutFrame& out, const Ready& ready, const std::string& why);
   void fill_push(OutFrame& out, Ready& ready);
   // The route and position that a frame from the server answers, or {nullptr, 0} if nobody waits for it.
   std::pair<Route*, size_t> find(const Header& header);
+  void fetch(const Header& header, Route& route, uint32_t piece);
   void answered(Route& route, size_t position);
 
   IoThread& thread_;
   const uint16_t server_;
-  const uint64_t window_bytes_;  // PUSH payload that the server has not consumed; 0: no limit
+  const uint64_t window_bytes_;     // contributions that the server has not consumed; 0: no limit
+  std::optional<PeerMemory> peer_;  // if payloads may go by address
+  Lease lease_;                     // of contributions pushed by address
   std::shared_ptr<TcpLink> link_;
   std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
   std::deque<Route*> to_declare_;
   ReadyQueue<Ready> ready_;
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
-  uint64_t sent_bytes_ = 0;       // PUSH payload given to the wire
+  Offer offer_;                   // payload of a RESULT by address
+  uint64_t sent_bytes_ = 0;       // contributions given to the wire
   uint64_t received_bytes_ = 0;   // of that, what the server has consumed
   uint64_t asked_at_bytes_ = 0;   // sent_bytes_ when credit was last asked for
   bool touched_ = false;

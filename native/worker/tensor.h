@@ -26,6 +26,7 @@ struct Route {
   Tensor* tensor = nullptr;
   std::vector<uint32_t> pieces;      // ascending
   bool declared = false;             // DECLARE has been queued on the link
+  bool by_address = false;           // the server may read the memory of the operation under way
   std::shared_ptr<Operation> op;     // the operation under way
   std::vector<bool> answered;        // by position in `pieces`
   std::vector<bool> gathered;        // likewise; only with a local group

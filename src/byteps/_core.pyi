@@ -18,6 +18,7 @@ FRAME_CREDIT: int
 FRAME_RESEND: int
 FRAME_ERROR: int
 FRAME_STALL: int
+FRAME_REFUSE: int
 
 class WireError(Exception): ...
 
@@ -32,6 +33,11 @@ def decode_header(header: bytes, job: int) -> tuple[int, int, int, int]:
 
 def check_payload(header: bytes, payload: bytes) -> None: ...
 def crc32c(data: bytes, seed: int = 0) -> int: ...
+def memory_nonce() -> tuple[int, int]:
+    """(address, value) of a random word of this process."""
+
+def can_read(pid: int, address: int, value: int) -> bool:
+    """Whether this process can read that one's memory, and finds the value at the address."""
 
 # for tests: what a server does to contributions
 def reduce_add(dtype: int, acc: int, src: int, n: int) -> None: ...
@@ -47,12 +53,6 @@ def plain_server(
 ) -> None: ...
 
 # shared memory of one machine
-def memory_nonce() -> tuple[int, int]:
-    """Address and value of eight random bytes of this process."""
-
-def can_read(pid: int, address: int, value: int) -> bool:
-    """Whether the memory of that process can be read, and has that value there."""
-
 def create_board(ranks: int) -> int:
     """A descriptor of the memory in which this many ranks meet; the caller closes it."""
 
@@ -100,6 +100,8 @@ class Aggregator:
         shards: int,
         children: list[str],
         *,
+        ranks: list[str],
+        child_of: list[int],
         deterministic: bool = True,
         scheduled: bool = False,
         asynchronous: bool = False,
@@ -109,14 +111,15 @@ class Aggregator:
         debug: bool = False,
         debug_key: str = "",
         sample: str = "",
-    ) -> None: ...
-    def attach(self, shard: int, child: int, fd: int, checksum: bool) -> None:
-        """Takes the fd of an authenticated connection."""
-    def depart(self, child: int) -> None: ...
+    ) -> None:
+        """Names of children and ranks; child_of[rank] is the child that a rank contributes for."""
+    def attach(self, shard: int, rank: int, fd: int, checksum: bool, peer_pid: int = 0) -> None:
+        """Takes the fd of an authenticated connection; peer_pid not 0: payloads may go by address."""
+    def depart(self, rank: int) -> None: ...
     def retire(self, tensor_ids: list[int]) -> None: ...
     def fileno(self) -> int: ...
     def events(self) -> list[tuple[str, int, str]]:
-        """("log", level, text), ("lost", child, reason) or ("violation", child, reason)."""
+        """("log", level, text), ("lost", rank, reason) or ("violation", rank, reason)."""
     def counters(self) -> dict[str, int]: ...
     def close(self) -> None: ...
 
@@ -153,12 +156,18 @@ class Client:
         stall_warn_s: float,
         servers: list[str],
         worker_hosts: list[str],
+        child_of: list[int] = ...,
         verbose: int = 0,
         sample: str = "",
         telemetry: bool = True,
     ) -> None: ...
-    def connect(self, server: int, shard: int, fd: int, checksum: bool, nearby: bool) -> None:
-        """Takes the fd of an authenticated connection, perhaps on this machine; before start()."""
+    def connect(
+        self, server: int, shard: int, fd: int, checksum: bool, nearby: bool, peer_pid: int = 0
+    ) -> None:
+        """Takes the fd of an authenticated connection, perhaps on this machine; before start().
+
+        peer_pid not 0: the server and this process can read each other, and payloads go by address.
+        """
     def join(self, group: LocalGroup) -> None:
         """The ranks of this machine reduce among themselves; before start()."""
     def start(self) -> None: ...

@@ -11,7 +11,7 @@ import pytest
 from byteps import _core
 from byteps.control import hello
 from byteps.control.handshake import MAX_PAYLOAD_BYTES, AcceptorHandshake, ClientHandshake, State
-from byteps.control.hello import Challenge, Hello, Proof, Reject, Welcome, job_number
+from byteps.control.hello import NO_MEMORY, Challenge, Hello, Memory, Proof, Reject, Welcome, job_number
 
 Either = ClientHandshake | AcceptorHandshake
 SECRET = b"correct horse"
@@ -22,8 +22,10 @@ def client(job_id: str = "job", secret: bytes = b"", **changes: Any) -> ClientHa
     return ClientHandshake(job_id, secret, instance=77, **{**values, **changes})
 
 
-def acceptor(job_id: str = "job", secret: bytes = b"", refusal: str = "") -> AcceptorHandshake:
-    return AcceptorHandshake(job_id, secret, lambda hello, epoch: refusal)
+def acceptor(
+    job_id: str = "job", secret: bytes = b"", refusal: str = "", **changes: Any
+) -> AcceptorHandshake:
+    return AcceptorHandshake(job_id, secret, lambda hello, epoch: refusal, **changes)
 
 
 def give(end: Either, data: bytes) -> bytes:
@@ -118,22 +120,74 @@ def test_proof_cannot_be_sent_back_to_its_maker() -> None:
     assert caller.state is State.FAILED
 
 
-@pytest.mark.parametrize("change", ["rank", "shard", "channel", "role", "instance", "nonce", "epoch"])
+CHANGES = ["rank", "shard", "channel", "role", "instance", "nonce", "epoch", "pid", "address", "value"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_proof_holds_for_one_purpose_only(change: str) -> None:
     """A proof made for one connection is worth nothing on another one."""
     said = Hello(1, "0", "job", "data", "worker", 3, 1, 77, True, b"n" * 32)
     values = {name: getattr(said, name) for name in said.__struct_fields__}
     other: Any = {"nonce": b"m" * 32, "channel": "beat", "role": "server"}.get(change, 9)
-    changed = said if change == "epoch" else Hello(**{**values, change: other})
+    changed = Hello(**{**values, change: other}) if change in values else said
     epoch = 9 if change == "epoch" else 2
-    label, nonce = b"byteps client", b"a" * 32
-    assert hello.prove(SECRET, label, nonce, said, 2) != hello.prove(SECRET, label, nonce, changed, epoch)
+    memory = Memory(9, 9, 9)
+    moved = memory if change in values or change == "epoch" else Memory(**{change: 1})
+    start = SECRET, b"byteps client", b"a" * 32
+    assert hello.prove(*start, said, 2, memory) != hello.prove(*start, changed, epoch, moved)
 
 
 def test_texts_cannot_flow_into_each_other() -> None:
     one = Hello(1, "0", "ab", "c", "d", 0, 0, 0, True, b"")
     two = Hello(1, "0", "a", "bc", "d", 0, 0, 0, True, b"")
-    assert hello.prove(SECRET, b"x", b"", one, 0) != hello.prove(SECRET, b"x", b"", two, 0)
+    start = SECRET, b"x", b""
+    assert hello.prove(*start, one, 0, NO_MEMORY) != hello.prove(*start, two, 0, NO_MEMORY)
+
+
+OURS, THEIRS = Memory(10, 11, 12), Memory(20, 21, 22)
+
+
+@pytest.mark.parametrize("secret", [b"", SECRET])
+def test_memory_is_told_to_whom_can_read_the_caller(secret: bytes) -> None:
+    probed = []
+
+    def probe(memory: Memory) -> Memory:
+        probed.append(memory)
+        return THEIRS
+
+    caller, callee = client(secret=secret, memory=OURS), acceptor(secret=secret, probe=probe)
+    converse(caller, callee)
+    assert caller.state is callee.state is State.ACCEPTED
+    assert probed == [OURS] and caller.memory == THEIRS
+    assert callee.peer is not None and callee.peer.memory == OURS
+
+
+@pytest.mark.parametrize("memory", [NO_MEMORY, OURS])
+def test_memory_that_cannot_be_read_is_forgotten(memory: Memory) -> None:
+    def probe(theirs: Memory) -> Memory:
+        assert theirs == OURS, "nothing to try"
+        return NO_MEMORY
+
+    caller, callee = client(secret=SECRET, memory=memory), acceptor(secret=SECRET, probe=probe)
+    converse(caller, callee)
+    assert caller.state is callee.state is State.ACCEPTED
+    assert caller.memory == NO_MEMORY
+    assert callee.peer is not None and callee.peer.memory == NO_MEMORY
+
+
+def test_nobody_is_probed_before_the_proof() -> None:
+    caller = client(secret=b"wrong", memory=OURS)
+    callee = acceptor(secret=SECRET, probe=lambda memory: pytest.fail("probed for a stranger"))
+    converse(caller, callee)
+    assert callee.state is State.FAILED
+
+
+def test_memory_of_the_acceptor_is_part_of_its_proof() -> None:
+    caller, callee = client(secret=SECRET, memory=OURS), acceptor(secret=SECRET, probe=lambda _: THEIRS)
+    answer = give(callee, give(caller, give(callee, caller.opening)))
+    welcome = msgspec.msgpack.decode(answer[_core.HEADER_BYTES :], type=Welcome)
+    give(caller, frame(W, msgspec.structs.replace(welcome, memory=Memory(1, 2, 3))))
+    assert caller.state is State.FAILED and "could not prove" in caller.reason
 
 
 def test_other_version_is_refused_with_both_numbers() -> None:

@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "wire/frame_reader.h"
+#include "wire/offer.h"
 
 using namespace byteps;
 
@@ -35,6 +36,7 @@ void repair(std::vector<std::byte>& bytes) {
     header.epoch = 1;
     header.flags &= kAllFlags;
     header.length %= 300;
+    if (header.flags & kFlagByAddress) header.length = kOfferBytes;
     if (!(header.flags & kFlagChecksum)) {
       header.payload_crc = 0;
     } else if (at + kHeaderBytes + header.length <= bytes.size()) {

@@ -78,6 +78,8 @@ void TcpLink::receive() {
       reader_.received(static_cast<size_t>(n));
     } catch (const WireError& error) {
       return end(End::violation, error.what());
+    } catch (const PeerGone& gone) {
+      return end(End::closed, gone.what());
     }
     // A short read means that the socket is empty: the epoll is level-triggered and tells when it is not.
     if (static_cast<size_t>(n) < room) return;

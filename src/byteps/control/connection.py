@@ -19,8 +19,8 @@ from typing import Any
 from byteps.config import Config
 from byteps.control.address import text_of
 from byteps.control.channel import wire_log
-from byteps.control.handshake import TIMEOUT_S, AcceptorHandshake, ClientHandshake, State
-from byteps.control.hello import Hello, job_name
+from byteps.control.handshake import TIMEOUT_S, AcceptorHandshake, ClientHandshake, State, no_probe
+from byteps.control.hello import Hello, Memory, job_name
 from byteps.errors import HandshakeError
 from byteps.observe.logging import logger
 
@@ -148,6 +148,7 @@ class Acceptor:
 
     ``admit(hello, epoch)`` says why a peer that is one of ours may not come in all the same, or nothing.
     ``welcome(sock, hello, epoch)`` gets the socket. A stranger costs one log line, and nothing else.
+    ``probe`` is that of the handshake, for connections whose ends may read each other's memory.
     """
 
     def __init__(
@@ -156,11 +157,13 @@ class Acceptor:
         credentials: Credentials,
         admit: Callable[[Hello, int], str],
         welcome: Callable[[socket.socket, Hello, int], None],
+        probe: Callable[[Memory], Memory] = no_probe,
     ) -> None:
         self._listener = listener
         self._credentials = credentials
         self._admit = admit
         self._welcome = welcome
+        self._probe = probe
         self._pending: OrderedDict[asyncio.Task[None], str] = OrderedDict()
 
     async def run(self) -> None:
@@ -194,7 +197,8 @@ class Acceptor:
         task.add_done_callback(lambda done: self._pending.pop(done, None))
 
     async def _shake_hands(self, sock: socket.socket, address: str) -> None:
-        handshake = AcceptorHandshake(self._credentials.job_id, self._credentials.secret, self._admit)
+        job_id, secret = self._credentials.job_id, self._credentials.secret
+        handshake = AcceptorHandshake(job_id, secret, self._admit, self._probe)
         began = time.monotonic()
         try:
             _prepare(sock)

@@ -39,10 +39,12 @@ from byteps import _core
 from byteps._version import __version__
 from byteps.control.hello import (
     FRAME_NAMES,
+    NO_MEMORY,
     NONCE_BYTES,
     PAYLOADS,
     Challenge,
     Hello,
+    Memory,
     Proof,
     Reject,
     Welcome,
@@ -65,6 +67,11 @@ class State(enum.Enum):
     PROVING = "waits for WELCOME"
     ACCEPTED = "accepted"
     FAILED = "failed"
+
+
+def no_probe(theirs: Memory) -> Memory:
+    """Payloads do not go by address."""
+    return NO_MEMORY
 
 
 Table = dict[tuple[State, int], Callable[..., bytes]]
@@ -145,8 +152,10 @@ class ClientHandshake(_Handshake):
         shard: int = 0,
         epoch: int = 0,
         instance: int = 0,
+        memory: Memory = NO_MEMORY,
     ) -> None:
         super().__init__(job_id, secret, State.CALLING)
+        self.memory = NO_MEMORY  # the acceptor's, if it could read ours
         self.epoch = epoch
         self._hello = Hello(
             version=_core.PROTOCOL_VERSION,
@@ -159,8 +168,9 @@ class ClientHandshake(_Handshake):
             instance=instance,
             secured=bool(secret),
             nonce=secrets.token_bytes(NONCE_BYTES),
+            memory=memory,
         )
-        self._expected = b""
+        self._challenge = b""
         self.opening = self._frame(_core.FRAME_HELLO, self._hello)
 
     def _challenged(self, challenge: Challenge) -> bytes:
@@ -169,20 +179,23 @@ class ClientHandshake(_Handshake):
             return self._fail(f"CHALLENGE has a nonce of {len(challenge.nonce)} bytes, not {NONCE_BYTES}")
         if not self._secret:
             return self._fail(f"the other end wants a proof of the job secret, and {NO_SECRET}")
-        both = (challenge.nonce, self._hello, self.epoch)
-        self._expected = prove(self._secret, b"byteps acceptor", *both)
-        return self._frame(_core.FRAME_PROOF, Proof(prove(self._secret, b"byteps client", *both)))
+        self._challenge = challenge.nonce
+        mac = self._prove(b"byteps client", self._hello.memory)
+        return self._frame(_core.FRAME_PROOF, Proof(mac))
+
+    def _prove(self, label: bytes, memory: Memory) -> bytes:
+        return prove(self._secret, label, self._challenge, self._hello, self.epoch, memory)
 
     def _unasked_welcome(self, welcome: Welcome) -> bytes:
         if self._secret:
             return self._fail(f"the other end did not ask for a proof of the job secret; {ALIKE}")
-        self.state = State.ACCEPTED
+        self.state, self.memory = State.ACCEPTED, welcome.memory
         return b""
 
     def _welcomed(self, welcome: Welcome) -> bytes:
-        if not self._expected or not hmac.compare_digest(welcome.mac, self._expected):
+        if not hmac.compare_digest(welcome.mac, self._prove(b"byteps acceptor", welcome.memory)):
             return self._fail(f"the other end could not prove that it knows the job secret; {ALIKE}")
-        self.state = State.ACCEPTED
+        self.state, self.memory = State.ACCEPTED, welcome.memory
         return b""
 
     def _rejected(self, reject: Reject) -> bytes:
@@ -200,13 +213,21 @@ class ClientHandshake(_Handshake):
 class AcceptorHandshake(_Handshake):
     """The accepting end; ``peer`` is the HELLO once it is there.
 
-    ``admit(hello, epoch)`` says why this peer may not come in, or nothing.
+    ``admit(hello, epoch)`` says why this peer may not come in, or nothing. ``probe(theirs)`` tries to read
+    the peer's memory and returns ours if it can; ``peer.memory`` is empty if it cannot.
     """
 
-    def __init__(self, job_id: str, secret: bytes, admit: Callable[[Hello, int], str]) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        secret: bytes,
+        admit: Callable[[Hello, int], str],
+        probe: Callable[[Memory], Memory] = no_probe,
+    ) -> None:
         super().__init__(job_id, secret, State.GREETING)
         self.peer: Hello | None = None
         self._admit = admit
+        self._probe = probe
         self._nonce = secrets.token_bytes(NONCE_BYTES)
 
     def _greeted(self, hello: Hello) -> bytes:
@@ -230,22 +251,29 @@ class AcceptorHandshake(_Handshake):
         if self._secret:
             self.state = State.CHALLENGED
             return self._frame(_core.FRAME_CHALLENGE, Challenge(self._nonce))
-        return self._accept(hello, b"")
+        return self._accept(hello)
 
     def _proved(self, proof: Proof) -> bytes:
         assert self.peer is not None  # the table: PROOF only after HELLO
-        both = (self._nonce, self.peer, self.epoch)
-        if not hmac.compare_digest(proof.mac, prove(self._secret, b"byteps client", *both)):
+        mac = self._prove(b"byteps client", self.peer, self.peer.memory)
+        if not hmac.compare_digest(proof.mac, mac):
             return self._fail(f"the job secrets differ; {ALIKE}")
-        return self._accept(self.peer, prove(self._secret, b"byteps acceptor", *both))
+        return self._accept(self.peer)
 
-    def _accept(self, hello: Hello, mac: bytes) -> bytes:
+    def _prove(self, label: bytes, hello: Hello, memory: Memory) -> bytes:
+        return prove(self._secret, label, self._nonce, hello, self.epoch, memory)
+
+    def _accept(self, hello: Hello) -> bytes:
         # Admission comes after the proof: a stranger learns nothing about who is in the job.
         refusal = self._admit(hello, self.epoch)
         if refusal:
             return self._fail(refusal)
         self.state = State.ACCEPTED
-        return self._frame(_core.FRAME_WELCOME, Welcome(mac))
+        memory = self._probe(hello.memory) if hello.memory.pid > 0 else NO_MEMORY
+        if memory == NO_MEMORY:
+            self.peer = msgspec.structs.replace(hello, memory=NO_MEMORY)
+        mac = self._prove(b"byteps acceptor", hello, memory) if self._secret else b""
+        return self._frame(_core.FRAME_WELCOME, Welcome(mac, memory))
 
     def _farewell(self, reason: str) -> bytes:
         return self._frame(_core.FRAME_REJECT, Reject(reason))

@@ -16,6 +16,21 @@ NONCE_BYTES = 32
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
+class Memory(msgspec.Struct, frozen=True):
+    """Where to find a random word of a process on this machine; zeros: its memory is not for reading.
+
+    Finding the value at the address proves that the process with this number is the one that says so, and
+    that the kernel lets us read it. A number alone proves nothing: containers have numbers of their own.
+    """
+
+    pid: Number = 0
+    address: Number = 0
+    value: Number = 0
+
+
+NO_MEMORY = Memory()
+
+
 class Hello(msgspec.Struct, frozen=True):
     """Who calls and what the connection is for. ``instance`` ties the connections of one process together."""
 
@@ -29,6 +44,7 @@ class Hello(msgspec.Struct, frozen=True):
     instance: Number
     secured: bool  # the caller has a secret and expects a challenge
     nonce: bytes
+    memory: Memory = NO_MEMORY  # of a worker that a server on its machine may read
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -41,6 +57,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 class Welcome(msgspec.Struct, frozen=True):
     mac: bytes
+    memory: Memory = NO_MEMORY  # of a server that could read the caller
 
 
 class Reject(msgspec.Struct, frozen=True):
@@ -75,11 +92,16 @@ def job_number(job_id: str) -> int:
     return int.from_bytes(hashlib.sha256(job_name(job_id).encode()).digest()[:8], "little") or 1
 
 
-def prove(secret: bytes, label: bytes, acceptor_nonce: bytes, hello: Hello, epoch: int) -> bytes:
-    """Lengths go in front of the texts, so that no two different contexts are the same bytes."""
+def prove(
+    secret: bytes, label: bytes, acceptor_nonce: bytes, hello: Hello, epoch: int, memory: Memory
+) -> bytes:
+    """``memory`` is that of the end that proves itself. Lengths go in front of the texts, so that no two
+    different contexts are the same bytes.
+    """
     context = acceptor_nonce + hello.nonce
     for text in (hello.job_id, hello.channel, hello.role):
         encoded = text.encode()
         context += struct.pack("<I", len(encoded)) + encoded
     context += struct.pack("<qqqq", hello.rank, hello.shard, hello.instance, epoch)
+    context += struct.pack("<qqq", memory.pid, memory.address, memory.value)
     return hmac.new(secret, label + context, hashlib.sha256).digest()

@@ -18,8 +18,11 @@ from byteps.config import Config
 from byteps.control import starter, tasks
 from byteps.control.address import bind_host, is_loopback, listen, own_address, text_of, wants_checksum
 from byteps.control.connection import Acceptor, credentials_of
+from byteps.control.handshake import no_probe
 from byteps.control.hello import Hello, job_number
 from byteps.control.link import Link, join, registration
+from byteps.control.machines import children
+from byteps.control.memory import return_probe
 from byteps.control.messages import (
     Departed,
     Failed,
@@ -51,7 +54,8 @@ class Server:
         self._link: Link | None = None
         self._view: View | None = None
         self._aggregator: _core.Aggregator | None = None
-        self._early: dict[tuple[int, int, int], socket.socket] = {}  # (epoch, rank, shard)
+        # By (epoch, rank, shard): the socket, and the worker's process if it may be read.
+        self._early: dict[tuple[int, int, int], tuple[socket.socket, int]] = {}
         self._attached: set[tuple[int, int]] = set()  # (rank, shard) of this epoch
         self._departed: set[int] = set()
         self._accused: set[int] = set()
@@ -131,7 +135,9 @@ class Server:
                 warn_once(
                     "no job secret is set, so anybody who reaches this server can push; set BYTEPS_JOB_SECRET"
                 )
-            acceptor = Acceptor(self._listener, credentials_of(config), self._admit, self._welcome)
+            probe = return_probe if config.enable_ipc else no_probe
+            credentials = credentials_of(config)
+            acceptor = Acceptor(self._listener, credentials, self._admit, self._welcome, probe)
             self._accepting = asyncio.ensure_future(acceptor.run())
         port = self._listener.getsockname()[1]
         return registration(config, "server", address=address, port=port, shards=self._shards)
@@ -159,7 +165,7 @@ class Server:
 
     def _welcome(self, sock: socket.socket, hello: Hello, epoch: int) -> None:
         # A worker may hear of the epoch before this server does: its connection waits here.
-        self._early[epoch, hello.rank, hello.shard] = sock
+        self._early[epoch, hello.rank, hello.shard] = sock, hello.memory.pid
         self._attach_early()
 
     def _begin(self, view: View) -> None:
@@ -168,11 +174,14 @@ class Server:
         self._view = view
         set_identity("server", view.rank)
         logger.info("epoch %d runs with %d workers", view.epoch, view.size)
+        names, child_of = children(view, config.grouped)
         self._aggregator = _core.Aggregator(
             self._job,
             view.epoch,
             self._shards,
-            [str(worker) for worker in view.workers()],
+            names,
+            ranks=[str(worker) for worker in view.workers()],
+            child_of=child_of,
             deterministic=config.deterministic,
             scheduled=config.server_enable_schedule,
             asynchronous=config.enable_async,
@@ -191,14 +200,14 @@ class Server:
             return
         for key in [key for key in self._early if key[0] <= self._view.epoch]:
             epoch, rank, shard = key
-            sock = self._early.pop(key)
+            sock, peer_pid = self._early.pop(key)
             if epoch < self._view.epoch or rank >= self._view.size or (rank, shard) in self._attached:
                 logger.warning("closed the connection from %s: it has no place", text_of(sock.getpeername()))
                 sock.close()
                 continue
             checksum = wants_checksum(self._config.checksum, sock)
             self._attached.add((rank, shard))
-            self._aggregator.attach(shard, rank, sock.detach(), checksum)
+            self._aggregator.attach(shard, rank, sock.detach(), checksum, peer_pid)
 
     # Events of the aggregator
 
@@ -236,7 +245,7 @@ class Server:
         if self._link is not None:
             self._link.close()
         self._end_epoch()
-        for sock in self._early.values():
+        for sock, _ in self._early.values():
             sock.close()
 
 

@@ -11,7 +11,9 @@ from byteps.config import Config
 from byteps.control.address import same_host, wants_checksum
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
+from byteps.control.hello import NO_MEMORY
 from byteps.control.link import FIRST_RETRY_S, LAST_RETRY_S
+from byteps.control.memory import own_memory, readable
 from byteps.control.messages import Member, View
 from byteps.errors import HandshakeError, JoinError
 
@@ -26,6 +28,7 @@ class DataConnection(NamedTuple):
     fd: int
     checksum: bool
     nearby: bool  # on this machine
+    peer_pid: int  # the server's process if each end can read the other's memory, else 0
 
 
 async def open_all(config: Config, view: View, deadline: float) -> list[DataConnection]:
@@ -56,6 +59,8 @@ async def _open(config: Config, view: View, server: Member, shard: int, deadline
     credentials = credentials_of(config)
     delay = FIRST_RETRY_S
     where = f"{server} at {server.address}:{server.port}"
+    same_name = server.host == view.workers()[view.rank].host  # perhaps one machine: worth a try
+    memory = own_memory() if config.enable_ipc and same_name else NO_MEMORY
     while True:
         handshake = ClientHandshake(
             credentials.job_id,
@@ -65,11 +70,13 @@ async def _open(config: Config, view: View, server: Member, shard: int, deadline
             rank=view.rank,
             shard=shard,
             epoch=view.epoch,
+            memory=memory,
         )
         try:
             sock = await open_socket(server.address, server.port, handshake)
             checksum, nearby = wants_checksum(config.checksum, sock), same_host(sock)
-            return DataConnection(server.rank, shard, sock.detach(), checksum, nearby)
+            peer_pid = handshake.memory.pid if readable(handshake.memory) else 0
+            return DataConnection(server.rank, shard, sock.detach(), checksum, nearby, peer_pid)
         except HandshakeError as error:
             raise HandshakeError(f"worker {view.rank} cannot connect to {where}: {error}") from None
         except OSError as error:

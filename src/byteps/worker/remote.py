@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from byteps import _core
 from byteps.config import Config
 from byteps.control.hello import job_number
+from byteps.control.machines import children
 from byteps.control.messages import TensorSpec, View
 from byteps.observe import logging
 from byteps.scheduler.placement import aligned
@@ -78,6 +79,7 @@ class RemoteControl:
             stall_warn_s=config.stall_warn_s,
             servers=[str(server) for server in view.servers()],
             worker_hosts=[worker.host for worker in view.workers()],
+            child_of=children(view, config.grouped)[1],
             verbose=config.ps_verbose,
             sample=config.debug_sample_tensor,
             telemetry=config.telemetry_on,
@@ -88,8 +90,8 @@ class RemoteControl:
         connections = self.scheduler.open_data_connections(view)
         fds = [*self.scheduler.inherited_fds(), *(connection.fd for connection in connections)]
         self._sockets = [(fd, os.fstat(fd).st_ino) for fd in fds]
-        for server, shard, fd, checksum, nearby in connections:
-            client.connect(server, shard, fd, checksum, nearby)
+        for connection in connections:
+            client.connect(*connection)
         client.start()
         self._client = client
         self.scheduler.add_reader(client.fileno(), self._on_native_events)
