@@ -234,8 +234,8 @@ TWO_RANKS = (
 
 def test_ctrl_c_on_a_terminal_reaches_each_worker_once() -> None:
     terminal = Terminal(*TWO_RANKS, sys.executable, "-c", COUNTS, "1")
-    terminal.expect(b"[worker 0.0]\x1b[0m ready")
-    terminal.expect(b"[worker 0.1]\x1b[0m ready")
+    terminal.expect(b"[rank 0]\x1b[0m ready")
+    terminal.expect(b"[rank 1]\x1b[0m ready")
     terminal.type(b"\x03")
     assert terminal.end() == 130
     assert terminal.out.count(b"got ['SIGINT']") == 2
