@@ -13,19 +13,20 @@ KeyState::KeyState(uint64_t key, std::shared_ptr<const TensorInfo> tensor, uint1
       held(children) {}
 
 void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& pool) {
-  BufferRef part = std::move(key.held[child]);
+  BufferRef part = std::move(key.held[child].bytes);
   if (key.terms.broadcast) {
     if (child == key.terms.root) key.sum = std::move(part);
     return;
   }
   const DType dtype = key.tensor->dtype;
   const size_t n = key.length / size_of(dtype);
+  const bool part_is_wide = key.held[child].wide;
   if (!key.sum) {
     key.sum = std::move(part);
-    key.sum_is_wide = false;
+    key.sum_is_wide = part_is_wide;
     return;
   }
-  if (is_half(dtype) && counts.children > 2) {
+  if (is_half(dtype) && (counts.children > 2 || part_is_wide || key.sum_is_wide)) {
     // More than two terms: keep the running sum in float32, so that it is rounded once, at the end.
     if (!key.sum_is_wide) {
       BufferRef wide = pool.take(n * sizeof(float));
@@ -33,7 +34,11 @@ void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& 
       key.sum = std::move(wide);
       key.sum_is_wide = true;
     }
-    add_widened(dtype, reinterpret_cast<float*>(key.sum.data()), part.data(), n);
+    if (part_is_wide) {
+      add(DType::f32, key.sum.data(), part.data(), n);
+    } else {
+      add_widened(dtype, reinterpret_cast<float*>(key.sum.data()), part.data(), n);
+    }
     return;
   }
   if (counts.children == 2 && key.terms.average) {

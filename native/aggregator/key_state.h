@@ -32,6 +32,13 @@ struct Terms {
 struct Way {
   uint16_t rank = 0;        // through whose connection
   bool by_address = false;  // the result may be, too
+  uint32_t bytes = 0;       // of contribution that came over it
+};
+
+// A contribution that waits for its turn. `wide`: float32 elements of a tensor of a half type.
+struct Held {
+  BufferRef bytes;
+  bool wide = false;
 };
 
 struct KeyState {
@@ -42,9 +49,9 @@ struct KeyState {
   const uint32_t length;
   KeyRound round;
   Terms terms;
-  std::vector<Way> ways;        // by child; says nothing of one that is missing
-  std::vector<BufferRef> held;  // by child; empty for a broadcast's other children
-  BufferRef sum;                // of the children added so far; float32 for half types of three and more
+  std::vector<Way> ways;   // by child; says nothing of one that is missing
+  std::vector<Held> held;  // by child; empty for a broadcast's other children
+  BufferRef sum;           // of the children added so far; float32 for half types of three and more
   bool sum_is_wide = false;
   BufferRef result;  // of the round before; in asynchronous mode the stored value
   uint32_t result_round = 0;

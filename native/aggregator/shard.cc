@@ -33,6 +33,12 @@ Header answer(FrameType type, const KeyState& key, uint32_t round, int32_t prior
   return header;
 }
 
+// The sum of a machine's ranks in a half type, not rounded yet: it is rounded once, with everybody's.
+bool is_wide(const Header& header, const KeyState& key) {
+  return is_half(key.tensor->dtype) && header.dtype == static_cast<uint8_t>(DType::f32) &&
+         !(header.flags & kFlagBroadcast);
+}
+
 }  // namespace
 
 Shard::Shard(const AggregatorSettings& settings, unsigned index, EventQueue& events)
@@ -163,13 +169,14 @@ void Shard::forget(const std::vector<uint32_t>& tensors) {
 Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) {
   KeyState& key = key_of(rank, header);
   const uint16_t child = child_of(rank);
-  if (header.dtype != static_cast<uint8_t>(key.tensor->dtype)) {
+  const bool wide = is_wide(header, key);
+  if (header.dtype != static_cast<uint8_t>(key.tensor->dtype) && !wide) {
     throw WireError("PUSH: " + key.tensor->name + " is " + name_of(key.tensor->dtype) + ", not " +
                     name_of(static_cast<DType>(header.dtype)));
   }
   const Terms terms = terms_of(header);
   if (terms.root >= children()) throw WireError("PUSH: broadcast from a child that does not exist");
-  const uint32_t bytes = terms.broadcast && terms.root != child ? 0 : key.length;
+  const uint32_t bytes = terms.broadcast && terms.root != child ? 0 : wide ? 2 * key.length : key.length;
   const size_t expected = bytes > 0 && (header.flags & kFlagByAddress) ? kOfferBytes : bytes;
   if (header.length != expected) {
     throw WireError("PUSH: " + key.tensor->name + ": " + std::to_string(header.length) + " bytes, expected " +
@@ -195,13 +202,15 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
                            ": " + std::to_string(payload ? key.length : 0) + " bytes");
   }
   if (landed && payload)
-    sample(key, ("from " + settings_.ranks[rank]).c_str(), header.round, payload.data(), key.length);
+    sample(key, ("from " + settings_.ranks[rank]).c_str(), header.round, payload.data(), key.length,
+           static_cast<DType>(header.dtype));
   if (settings_.asynchronous) {
     contribute_async(key, rank, header, std::move(payload));
     return false;
   }
 
-  const Way way{rank, (header.flags & kFlagByAddress) != 0};
+  const uint32_t bytes = !payload && landed ? 0 : is_wide(header, key) ? 2 * key.length : key.length;
+  const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes};
   if (first_departed_ >= 0) {
     send_error(key, rank, header.round, ErrorKind::lost,
                settings_.ranks[first_departed_] + " has left the job");
@@ -251,7 +260,7 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     ShardCounters::bump(counters_.dropped);
   } else {
     if (payload) live_bytes_ += key.length;
-    key.held[child] = std::move(payload);
+    key.held[child] = {std::move(payload), is_wide(header, key)};
     key.round.hold(child);
   }
   advance(key, header);
@@ -275,7 +284,7 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
     ShardCounters::bump(counters_.duplicates);
     return;
   }
-  key.ways[child] = {rank, false};
+  key.ways[child] = {rank, false, 0};
   if (!key.round.open()) open_round(key, Terms{});
   if (key.failure.empty()) fail_round(key, ErrorKind::conflict, std::move(text));
   key.round.hold(child);
@@ -294,7 +303,7 @@ void Shard::open_round(KeyState& key, const Terms& terms) {
 void Shard::advance(KeyState& key, const Header& header) {
   for (int child; (child = key.round.next_to_add()) >= 0;) {
     if (key.failure.empty()) {
-      if (key.sum && key.held[child]) live_bytes_ -= key.length;
+      if (key.sum && key.held[child].bytes) live_bytes_ -= key.length;
       add_contribution(key, static_cast<uint16_t>(child), counts(), pool_);
     }
     key.round.add(static_cast<uint16_t>(child));
@@ -315,8 +324,8 @@ void Shard::advance(KeyState& key, const Header& header) {
 
 void Shard::close_round(KeyState& key) {
   for (auto& held : key.held) {
-    if (held) live_bytes_ -= key.length;
-    held.reset();
+    if (held.bytes) live_bytes_ -= key.length;
+    held.bytes.reset();
   }
   if (key.sum) live_bytes_ -= key.length;
   key.sum.reset();
@@ -328,14 +337,13 @@ void Shard::close_round(KeyState& key) {
 
 void Shard::publish(KeyState& key, const Header& header) {
   finish_sum(key, counts(), pool_);
-  sample(key, "result", header.round, key.result.data(), key.length);
+  sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
   for (const Way& way : key.ways) send_result(key, way, header);
 }
 
 void Shard::tell_answered(const KeyState& key) {
   for (uint16_t child = 0; child < children(); ++child) {
-    const bool pushed_bytes = !key.terms.broadcast || key.terms.root == child;
-    if (ChildLink* link = link_of(key, child); link && pushed_bytes) link->answered(key.length);
+    if (ChildLink* link = link_of(key, child)) link->answered(key.ways[child].bytes);
   }
 }
 
@@ -402,7 +410,7 @@ void Shard::contribute_async(KeyState& key, uint16_t rank, const Header& header,
       add(key.tensor->dtype, payload.data(), key.result.data(), key.length / size_of(key.tensor->dtype));
     }
     key.result = std::move(payload);
-    sample(key, "stored", header.round, key.result.data(), key.length);
+    sample(key, "stored", header.round, key.result.data(), key.length, key.tensor->dtype);
   }
   send_result(key, {rank}, header);
   if (key.waiting_for_value.empty()) return;
@@ -503,10 +511,10 @@ void Shard::tell_stalls(int64_t now) {
 }
 
 void Shard::sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data,
-                   size_t bytes) {
+                   size_t bytes, DType dtype) {
   if (!key.tensor->traced) return;
-  events_.log(kWarning, "sample " + describe(key, round) + " " + stage + ": " +
-                            sample_text(key.tensor->dtype, data, bytes));
+  events_.log(kWarning,
+              "sample " + describe(key, round) + " " + stage + ": " + sample_text(dtype, data, bytes));
 }
 
 void Shard::trace_frame(const char* direction, uint16_t rank, const Header& header) {

@@ -77,7 +77,8 @@ class Shard final : public EventLoop::Owner {
   void forget(const std::vector<uint32_t>& tensors);
   std::string missing_text(const KeyState& key) const;
   std::string describe(const KeyState& key, uint32_t round) const;
-  void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes);
+  void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes,
+              DType dtype);
   uint16_t children() const { return static_cast<uint16_t>(settings_.children.size()); }
   Counts counts() const { return {children(), static_cast<uint16_t>(settings_.ranks.size())}; }
   uint16_t child_of(uint16_t rank) const { return settings_.child_of[rank]; }

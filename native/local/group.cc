@@ -193,6 +193,18 @@ bool LocalGroup::gather(Operation& op, uint32_t piece) {
   return !tensor.slot.closed() && !op.failing();
 }
 
+bool LocalGroup::sums_wide(const Operation& op) {
+  return is_half(op.tensor->dtype) && !(op.flags & kFlagBroadcast);
+}
+
+bool LocalGroup::gather_wide(Operation& op, uint32_t piece, float* sum) {
+  const Tensor& tensor = *op.tensor;
+  const PartSum part_sum(memory_, tensor.slot, tensor.dtype, 1);
+  const Part part{tensor.cut.offset_of(piece), tensor.cut.length_of(piece)};
+  if (!part_sum.gather_wide(part, sum)) peer_is_gone(op);
+  return !tensor.slot.closed() && !op.failing();
+}
+
 void LocalGroup::publish(Operation& op, uint32_t piece) {
   const Tensor& tensor = *op.tensor;
   const uint32_t parts = parts_of(op);

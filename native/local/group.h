@@ -56,6 +56,9 @@ class LocalGroup final : public OperationDriver, public std::enable_shared_from_
   std::string disagreement(const Operation& op) const;
   // The sum of this machine into the destination, to be pushed. False: the operation has failed.
   bool gather(Operation& op, uint32_t piece);
+  // The same for half types, in float32 and to `sum`: it is rounded once, by the servers.
+  static bool sums_wide(const Operation& op);
+  bool gather_wide(Operation& op, uint32_t piece, float* sum);
   // The result out of the destination to the other ranks, or its failure.
   void publish(Operation& op, uint32_t piece);
   void publish_failure(Operation& op, const Failure& failure);

@@ -67,9 +67,8 @@ bool PartSum::sum_into(const Part& part, std::byte* target) const {
   return true;
 }
 
-bool PartSum::sum_halves_into(const Part& part, std::byte* target) const {
+bool PartSum::gather_wide(const Part& part, float* wide) const {
   const size_t n = part.bytes / size_of(dtype_);
-  float* wide = scratch().wide;
   for (uint32_t rank = 0; rank < memory_.ranks(); ++rank) {
     const std::byte* term = source(rank, part, scratch().incoming);
     if (!term) return false;
@@ -79,6 +78,13 @@ bool PartSum::sum_halves_into(const Part& part, std::byte* target) const {
       add_widened(dtype_, wide, term, n);
     }
   }
+  return true;
+}
+
+bool PartSum::sum_halves_into(const Part& part, std::byte* target) const {
+  const size_t n = part.bytes / size_of(dtype_);
+  float* wide = scratch().wide;
+  if (!gather_wide(part, wide)) return false;
   if (divisor_ > 1) {
     narrow_average(dtype_, target, wide, n, divisor_);
   } else {

@@ -23,6 +23,8 @@ class PartSum {
   bool reduce(const Part& part) const;
   // The sum, or the root's bytes, in this rank's own destination.
   bool gather(const Part& part) const;
+  // Of a half type: the sum in float32, not rounded, to a place of the caller's.
+  bool gather_wide(const Part& part, float* sum) const;
   // This rank's destination to the others'.
   bool publish(const Part& part) const;
 

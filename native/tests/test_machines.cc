@@ -2,6 +2,8 @@
 #include <array>
 #include <cstring>
 
+#include <poll.h>
+
 #include "reduce/half.h"
 #include "tests/check.h"
 #include "tests/job.h"
@@ -132,6 +134,9 @@ TEST(two_ranks_of_a_machine_cannot_push_the_same_piece) {
   CHECK(peers[0]->receive()->header.type == FrameType::credit);
   peers[1]->push(1, 0, {1, 1});
   CHECK(!peers[1]->receive() && peers[1]->ended());
+  // The connection closes a moment before the event is posted.
+  pollfd posted{server.events().fileno(), POLLIN, 0};
+  CHECK_EQ(::poll(&posted, 1, 10'000), 1);
   bool told = false;
   for (const Event& event : server.events().drain()) {
     if (event.kind != "violation") continue;

@@ -272,13 +272,13 @@ std::map<std::string, uint64_t> Client::counters() const {
 }
 
 void Client::sample(const Tensor& tensor, const char* stage, uint32_t round, uint32_t piece,
-                    const std::byte* data, size_t bytes) {
+                    const std::byte* data, size_t bytes, DType dtype) {
   if (settings_.sample.empty() || bytes == 0 || !sample_matches(settings_.sample, tensor.name, tensor.id))
     return;
   std::string text = "sample " + tensor.name + " (key " + std::to_string(tensor.id) + ")";
   if (tensor.cut.pieces() > 1) text += " piece " + std::to_string(piece);
   events_.log(kWarning, text + " round " + std::to_string(round) + " " + stage + ": " +
-                            sample_text(tensor.dtype, data, bytes));
+                            sample_text(dtype, data, bytes));
 }
 
 }  // namespace byteps

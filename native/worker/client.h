@@ -85,7 +85,7 @@ class Client {
   void count_local(const Operation& op);
   void check_age(Operation& op, int64_t now, std::string missing, const std::string& detail = "");
   void sample(const Tensor& tensor, const char* stage, uint32_t round, uint32_t piece, const std::byte* data,
-              size_t bytes);
+              size_t bytes, DType dtype);
 
  private:
   std::shared_ptr<Operation> submit(std::shared_ptr<Operation> op);

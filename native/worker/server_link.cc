@@ -81,7 +81,7 @@ bool ServerLink::next(OutFrame& out) {
         return true;
       }
     }
-    if (!gathered(ready)) {  // the operation has failed, and takes the route back in a moment
+    if (!gather(out, ready)) {  // the operation has failed, and takes the route back in a moment
       ready_.pop();
       continue;
     }
@@ -92,12 +92,18 @@ bool ServerLink::next(OutFrame& out) {
   return false;
 }
 
-bool ServerLink::gathered(const Ready& ready) {
+bool ServerLink::gather(OutFrame& out, const Ready& ready) {
   Route& route = *ready.route;
-  if (!route.tensor->group || route.gathered[ready.at]) return true;
-  const bool well = route.tensor->group->gather(*route.op, route.pieces[ready.at]);
-  route.gathered[ready.at] = well;
-  return well;
+  LocalGroup* group = route.tensor->group;
+  if (!group) return true;
+  const uint32_t piece = route.pieces[ready.at];
+  if (LocalGroup::sums_wide(*route.op)) {  // made anew for every sending: the contributions are still there
+    const uint32_t elements = route.tensor->cut.length_of(piece) / size_of(route.tensor->dtype);
+    out.keep = thread_.pool().take(elements * sizeof(float));
+    return group->gather_wide(*route.op, piece, reinterpret_cast<float*>(out.keep.data()));
+  }
+  if (!route.gathered[ready.at]) route.gathered[ready.at] = group->gather(*route.op, piece);
+  return route.gathered[ready.at];
 }
 
 void ServerLink::fill_declare(OutFrame& out) {
@@ -132,19 +138,20 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   const uint32_t length = route.tensor->cut.length_of(piece);
   const uint32_t root = thread_.client().child_of(op.root);
   const bool empty = (op.flags & kFlagBroadcast) && root != thread_.client().child();
-  const uint32_t bytes = empty ? 0 : length;
-  const std::byte* data = pushed_memory(route) + route.tensor->cut.offset_of(piece);
+  const bool wide = static_cast<bool>(out.keep);  // float32 sums, see gather()
+  const uint32_t bytes = empty ? 0 : wide ? 2 * length : length;
+  const std::byte* data = wide ? out.keep.data() : pushed_memory(route) + route.tensor->cut.offset_of(piece);
   Header& header = out.header;
   header.type = FrameType::push;
   header.flags = op.flags;
   header.detail = root;
-  header.dtype = static_cast<uint8_t>(route.tensor->dtype);
+  header.dtype = static_cast<uint8_t>(wide ? DType::f32 : route.tensor->dtype);
   header.key = make_key(route.tensor->id, piece);
   header.round = op.round;
   header.priority = op.priority;
   header.length = bytes;
   out.payload = data;
-  if (route.by_address && length >= limits::kByAddressBytes) {
+  if (route.by_address && !wide && length >= limits::kByAddressBytes) {
     header.flags |= kFlagByAddress;  // of an empty contribution: the answer may be
     if (!empty) {
       const Offer offer = lease_.offer(data);
@@ -169,7 +176,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     op.waited_bytes.fetch_add(between > own ? between - own : 0, std::memory_order_relaxed);
   }
   thread_.client().count_push(bytes);
-  thread_.client().sample(*route.tensor, "push", header.round, piece, data, bytes);
+  thread_.client().sample(*route.tensor, "push", header.round, piece, data, bytes,
+                          wide ? DType::f32 : route.tensor->dtype);
   thread_.trace_frame(">", *this, header);
 }
 
@@ -241,7 +249,7 @@ void ServerLink::end(const Header& header, bool landed) {
         if (header.flags & kFlagByAddress) fetch(header, *route, piece);
         thread_.client().count_pull(bytes);
         thread_.client().sample(*route->tensor, "pull", header.round, piece,
-                                op.dst + route->tensor->cut.offset_of(piece), bytes);
+                                op.dst + route->tensor->cut.offset_of(piece), bytes, route->tensor->dtype);
       }
       if (route->tensor->group) route->tensor->group->publish(op, route->pieces[position]);
       answered(*route, position);

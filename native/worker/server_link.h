@@ -42,8 +42,8 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   void end(const Header& header, bool landed) override;
   void on_end(Link& link, Link::End end, const std::string& reason) override;
 
-  // The ranks of this machine have been summed into what is about to be pushed.
-  bool gathered(const Ready& ready);
+  // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
+  bool gather(OutFrame& out, const Ready& ready);
   void fill_declare(OutFrame& out);
   void fill_refuse(OutFrame& out, const Ready& ready, const std::string& why);
   void fill_push(OutFrame& out, Ready& ready);
