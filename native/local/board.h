@@ -42,6 +42,7 @@ struct alignas(64) Slot {
   std::atomic<uint64_t> work;       // see slot.h
   std::atomic<uint32_t> arrived;    // ranks, in the open round
   std::atomic<uint32_t> finished;   // parts of the open round
+  std::atomic<uint32_t> dropped;    // parts of the open round that nobody will finish
   std::atomic<uint32_t> done;       // rounds that are over
   std::atomic<uint32_t> failed;     // the last round that failed, + 1
   std::atomic<uint32_t> closer;     // local rank + 1 of the first that gave up

@@ -164,15 +164,24 @@ void LocalGroup::work_on(Operation& op) {
   for (int64_t part; (part = tensor.slot.claim(op.round, parts)) >= 0;) {
     const uint64_t offset = static_cast<uint64_t>(part) * kPartBytes;
     const size_t bytes = std::min(kPartBytes, tensor.cut.tensor_bytes - offset);
-    if (!sum.reduce({offset, bytes})) peer_is_gone(op);
-    finish_part(op, parts);
+    if (sum.reduce({offset, bytes})) {
+      finish_part(op, parts);
+    } else {
+      drop_part(op, sum.gone());
+    }
   }
 }
 
-void LocalGroup::peer_is_gone(Operation& op) {
-  const Failure failure{"lost", op.tensor->name + ": the memory of a rank of this machine is gone", "worker",
-                        -1, ""};
-  op.tensor->slot.close(own(), encode(failure));
+// A process that dies takes its memory with it at once. Who is lost is for the scheduler to say, to everybody
+// alike: it is told, and the operation waits for its word.
+void LocalGroup::peer_is_gone(const Operation& op, uint32_t local) {
+  client_->events().post(
+      {"gone", settings_.ranks[local], op.tensor->name + ": its memory cannot be reached"});
+}
+
+void LocalGroup::drop_part(const Operation& op, uint32_t gone) {
+  op.tensor->slot.drop();
+  peer_is_gone(op, gone);
 }
 
 // ---- pieces that go to servers
@@ -188,7 +197,10 @@ std::string LocalGroup::disagreement(const Operation& op) const {
 bool LocalGroup::gather(Operation& op, uint32_t piece) {
   const Tensor& tensor = *op.tensor;
   const PartSum sum(memory_, tensor.slot, tensor.dtype, 1);  // the servers divide
-  if (!sum.gather({tensor.cut.offset_of(piece), tensor.cut.length_of(piece)})) peer_is_gone(op);
+  if (!sum.gather({tensor.cut.offset_of(piece), tensor.cut.length_of(piece)})) {
+    peer_is_gone(op, sum.gone());
+    return false;
+  }
   // Asked afterwards: a rank that gave up may have let go of its memory while we were reading it.
   return !tensor.slot.closed() && !op.failing();
 }
@@ -201,7 +213,10 @@ bool LocalGroup::gather_wide(Operation& op, uint32_t piece, float* sum) {
   const Tensor& tensor = *op.tensor;
   const PartSum part_sum(memory_, tensor.slot, tensor.dtype, 1);
   const Part part{tensor.cut.offset_of(piece), tensor.cut.length_of(piece)};
-  if (!part_sum.gather_wide(part, sum)) peer_is_gone(op);
+  if (!part_sum.gather_wide(part, sum)) {
+    peer_is_gone(op, part_sum.gone());
+    return false;
+  }
   return !tensor.slot.closed() && !op.failing();
 }
 
@@ -210,8 +225,11 @@ void LocalGroup::publish(Operation& op, uint32_t piece) {
   const uint32_t parts = parts_of(op);
   if (tensor.slot.claim(op.round, parts) < 0) return;  // somebody gave up
   const PartSum sum(memory_, tensor.slot, tensor.dtype, 1);
-  if (!sum.publish({tensor.cut.offset_of(piece), tensor.cut.length_of(piece)})) peer_is_gone(op);
-  finish_part(op, parts);
+  if (sum.publish({tensor.cut.offset_of(piece), tensor.cut.length_of(piece)})) {
+    finish_part(op, parts);
+  } else {
+    drop_part(op, sum.gone());
+  }
 }
 
 void LocalGroup::publish_failure(Operation& op, const Failure& failure) {

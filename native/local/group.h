@@ -74,7 +74,8 @@ class LocalGroup final : public OperationDriver, public std::enable_shared_from_
   void finish_part(Operation& op, uint32_t parts);
   void fail_without(Operation& op, uint32_t local);
   void check_age(Operation& op);
-  void peer_is_gone(Operation& op);
+  void peer_is_gone(const Operation& op, uint32_t local);
+  void drop_part(const Operation& op, uint32_t gone);
   bool look_around();
   void help();
   void ring(uint32_t rank) const { bell(rank).notify(); }

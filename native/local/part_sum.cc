@@ -23,7 +23,13 @@ Scratch& scratch() {
 const std::byte* PartSum::source(uint32_t rank, const Part& part, std::byte* scratch) const {
   const auto& location = slot_.entry(rank).src;
   if (const std::byte* here = memory_.at(rank, location, part.offset)) return here;
-  return memory_.read(scratch, rank, location, part.offset, part.bytes) ? scratch : nullptr;
+  return read(scratch, rank, part) ? scratch : nullptr;
+}
+
+bool PartSum::read(std::byte* to, uint32_t rank, const Part& part) const {
+  if (memory_.read(to, rank, slot_.entry(rank).src, part.offset, part.bytes)) return true;
+  gone_ = rank;
+  return false;
 }
 
 std::byte* PartSum::destination(uint32_t rank, const Part& part) const {
@@ -52,7 +58,7 @@ bool PartSum::sum_into(const Part& part, std::byte* target) const {
   // The contribution that lies in the target already, if any, is the first term.
   uint32_t first = 0;
   if (ranks == 2 && target == memory_.at(1, slot_.entry(1).src, part.offset)) first = 1;
-  if (!memory_.read(target, first, slot_.entry(first).src, part.offset, part.bytes)) return false;
+  if (!read(target, first, part)) return false;
   uint32_t left = ranks - 1;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     if (rank == first) continue;
@@ -98,7 +104,9 @@ bool PartSum::deliver(const Part& part, const std::byte* result) const {
   const bool broadcast = (terms.flags & kFlagBroadcast) != 0;
   for (uint32_t rank = 0; rank < memory_.ranks(); ++rank) {
     if (broadcast && rank == terms.root) continue;  // it has the bytes already
-    if (!memory_.write(rank, slot_.entry(rank).dst, part.offset, result, part.bytes)) return false;
+    if (memory_.write(rank, slot_.entry(rank).dst, part.offset, result, part.bytes)) continue;
+    gone_ = rank;
+    return false;
   }
   return true;
 }
@@ -118,7 +126,7 @@ bool PartSum::gather(const Part& part) const {
   std::byte* own = destination(memory_.own(), part);
   if (terms.flags & kFlagBroadcast) {
     if (terms.root == board::Entry::kElsewhere) return true;
-    return memory_.read(own, terms.root, slot_.entry(terms.root).src, part.offset, part.bytes);
+    return read(own, terms.root, part);
   }
   std::byte* sum = place_for_sum(part, true, scratch().sum);
   if (!sum_into(part, sum)) return false;

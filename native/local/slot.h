@@ -43,6 +43,7 @@ class SlotView {
   // False: the slot is closed.
   bool open(uint32_t round) const {
     slot_->finished.store(0, std::memory_order_relaxed);
+    slot_->dropped.store(0, std::memory_order_relaxed);
     uint64_t expected = word(round, 0);
     return slot_->work.compare_exchange_strong(expected, word(round, 1), std::memory_order_acq_rel);
   }
@@ -69,6 +70,11 @@ class SlotView {
     const bool last = slot_->finished.fetch_add(1, std::memory_order_acq_rel) + 1 == parts;
     if (closed()) slot_->changed.notify();  // who gave up waits for us
     return last;
+  }
+  // It cannot be finished, and so the round never ends by itself; but nobody works on the part any more.
+  void drop() const {
+    slot_->dropped.fetch_add(1, std::memory_order_acq_rel);
+    if (closed()) slot_->changed.notify();
   }
   // Ends the round; false if the slot was closed before. Wakes who waits, and tells whose bell to ring.
   template <typename Ring>
@@ -105,7 +111,8 @@ class SlotView {
   bool drained() const {
     const uint64_t now = slot_->work.load(std::memory_order_acquire);
     const uint32_t claimed = state_of(now) == 0 ? 0 : state_of(now) - 1;
-    return slot_->finished.load(std::memory_order_acquire) >= claimed;
+    return slot_->finished.load(std::memory_order_acquire) + slot_->dropped.load(std::memory_order_acquire) >=
+           claimed;
   }
   // Local rank of the first that closed it, or -1.
   int closer() const { return static_cast<int>(slot_->closer.load(std::memory_order_acquire)) - 1; }

@@ -48,6 +48,7 @@ from byteps.worker.machine import Machine
 from byteps.worker.requests import Requests, batches
 
 FAREWELL_S = 2.0
+VERDICT_S = 1.0
 MARGIN_S = 5.0  # the control thread keeps its own deadlines; this is for a thread that cannot run
 
 OnLost = Callable[[str, int, str, str], None]  # role, rank, host, reason
@@ -187,7 +188,16 @@ class ControlClient:
     def form_group(self, machine: Machine, view: View) -> _core.LocalGroup | None:
         """The group of this rank's machine; raises as soon as a member is lost."""
         timeout_s = self._config.connect_timeout_s
-        work = self._requests.unless_failed(asyncio.wait_for(machine.form(view), timeout_s))
+
+        async def form() -> _core.LocalGroup | None:
+            try:
+                return await asyncio.wait_for(machine.form(view), timeout_s)
+            except (OSError, ProtocolError):
+                # One of them may have died. Then the scheduler names it, and its word ends this wait.
+                await asyncio.sleep(VERDICT_S)
+                raise
+
+        work = self._requests.unless_failed(form())
         try:
             return self._thread.call(work, timeout_s + MARGIN_S)
         except (asyncio.TimeoutError, OSError, ProtocolError) as error:

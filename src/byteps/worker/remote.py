@@ -61,15 +61,18 @@ class RemoteControl:
         self._client: _core.Client | None = None
         self._session: Session | None = None
         self._early: list[Callable[[Session], None]] = []  # news from before there was a session
-        self._hosts: list[str] = []  # of the servers
-        self._gone: set[int] = set()  # servers whose connections ended
+        self._hosts: dict[str, list[str]] = {}  # by role and rank
+        self._gone: set[tuple[str, int]] = set()  # members that cannot be reached, by role and rank
         self._sockets: list[tuple[int, int]] = []  # (descriptor, inode)
         self._lock = threading.Lock()
 
     def connect(self, view: View, machine: Machine) -> _core.Client:
         """The native client, connected and started."""
         config = self._config
-        self._hosts = [server.host for server in view.servers()]
+        self._hosts = {
+            "server": [server.host for server in view.servers()],
+            "worker": [worker.host for worker in view.workers()],
+        }
         client = _core.Client(
             job_number(config.job_id),
             view.epoch,
@@ -78,7 +81,7 @@ class RemoteControl:
             op_timeout_s=config.op_timeout_s,
             stall_warn_s=config.stall_warn_s,
             servers=[str(server) for server in view.servers()],
-            worker_hosts=[worker.host for worker in view.workers()],
+            worker_hosts=self._hosts["worker"],
             child_of=children(view, config.grouped)[1],
             verbose=config.ps_verbose,
             sample=config.debug_sample_tensor,
@@ -158,16 +161,18 @@ class RemoteControl:
         for kind, number, text in self._client.events():
             if kind == "log":
                 logging.log_native(number, text)
+            elif kind == "gone":
+                self._member_gone("worker", number, text)
             else:
-                self._server_gone(number, text)
+                self._member_gone("server", number, text)
 
-    def _server_gone(self, server: int, reason: str) -> None:
-        if server in self._gone:  # every shard's connection tells
+    def _member_gone(self, role: str, rank: int, reason: str) -> None:
+        if (role, rank) in self._gone:  # every connection and every operation tells
             return
-        self._gone.add(server)
-        host = self._hosts[server]
-        self.scheduler.report_lost("server", server, host, reason)
-        verdict = threading.Timer(VERDICT_S, self._on_lost, ("server", server, host, reason))
+        self._gone.add((role, rank))
+        host = self._hosts[role][rank]
+        self.scheduler.report_lost(role, rank, host, reason)
+        verdict = threading.Timer(VERDICT_S, self._on_lost, (role, rank, host, reason))
         verdict.daemon = True
         verdict.start()
 

@@ -1,0 +1,141 @@
+"""Ranks of one machine die, hang or leave: the others say who, and no shared memory is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_peer_loss import DEAF_HEARTBEAT, FAST_HEARTBEAT, leave_early, raise_in_one
+
+from byteps.testing import cluster, report
+
+HOST = socket.gethostname()
+SHM = Path("/dev/shm")
+
+
+def push_until_somebody_is_lost(elements: int, in_arena: bool) -> dict[str, Any]:
+    import numpy as np
+
+    import byteps as bps
+
+    bps.init()
+    data = bps.empty(elements, np.float32) if in_arena else np.empty(elements, np.float32)
+    data[:] = 1
+    for round_number in range(1_000_000):
+        if round_number == 3:
+            report("running")
+        try:
+            bps.push_pull(data, name="gradient")
+        except bps.PeerLostError as error:
+            first = {"role": error.role, "rank": error.rank, "host": error.host, "text": str(error)}
+            break
+    try:
+        bps.push_pull(data, name="gradient")
+    except bps.PeerLostError as error:
+        assert (error.role, error.rank) == (first["role"], first["rank"])  # every later operation, too
+        return first
+    raise AssertionError("an operation after the loss succeeded")
+
+
+@pytest.mark.parametrize(
+    ("topology", "victim"),
+    [
+        ({"nproc": 2}, 0),
+        ({"nproc": 3}, 2),
+        ({"workers": 2, "nproc": (2, 1), "servers": 1}, 1),
+        ({"workers": 2, "nproc": (1, 2), "servers": 1}, 0),
+    ],
+    ids=["rank 0 of 2", "rank 2 of 3", "a rank of a machine among machines", "a machine of one"],
+)
+@pytest.mark.parametrize(
+    ("how", "elements", "in_arena"),
+    [
+        (signal.SIGKILL, 1000, True),
+        (signal.SIGKILL, 8_000_000, True),
+        (signal.SIGKILL, 8_000_000, False),
+        (signal.SIGSTOP, 8_000_000, True),
+    ],
+    ids=["dies, small tensor", "dies, in the arena", "dies, outside the arena", "hangs"],
+)
+def test_the_others_learn_who_was_lost(
+    topology: dict[str, Any], victim: int, how: signal.Signals, elements: int, in_arena: bool
+) -> None:
+    before = set(SHM.iterdir())
+    env = DEAF_HEARTBEAT if how == signal.SIGKILL else FAST_HEARTBEAT
+    with cluster(
+        push_until_somebody_is_lost, **topology, args=(elements, in_arena), env=env, deadline_s=60
+    ) as job:
+        for worker in job.workers:
+            worker.wait_report()
+        job.workers[victim].signal(how)
+        others = [worker for worker in job.workers if worker is not job.workers[victim]]
+        for worker in others:
+            worker.wait(30)
+            assert worker.exit_code == 0, job.describe()
+        seen = {(worker.result["role"], worker.result["rank"], worker.result["host"]) for worker in others}
+        assert seen == {("worker", victim, HOST)}, job.describe()
+    assert set(SHM.iterdir()) == before
+
+
+@pytest.mark.parametrize("nproc", [2, 3])
+def test_a_rank_that_leaves_while_others_need_it_is_named(nproc: int) -> None:
+    with cluster(leave_early, nproc=nproc, args=(1,), env=DEAF_HEARTBEAT) as job:
+        results = job.wait(check=False)
+        for rank in set(range(nproc)) - {1}:
+            assert results[rank] is not None, job.describe()
+            assert (results[rank]["role"], results[rank]["rank"]) == ("worker", 1)
+            assert "left" in results[rank]["text"]
+
+
+def test_an_exception_in_one_rank_ends_the_others_with_its_name() -> None:
+    with cluster(raise_in_one, nproc=2, args=(0,), env=DEAF_HEARTBEAT) as job:
+        results = job.wait(check=False)
+        assert job.workers[0].exit_code == 1
+        assert results[1] is not None and "worker 0" in results[1], job.describe()
+
+
+def stay_in_a_job(in_arena: bool) -> None:
+    push_until_somebody_is_lost(1_000_000, in_arena)
+
+
+def test_nothing_is_left_when_all_ranks_are_killed_at_once(tmp_path: Path) -> None:
+    sockets = tmp_path / "sockets"
+    before = set(SHM.iterdir())
+    env = {"BYTEPS_SOCKET_PATH": str(sockets)}
+    for _ in range(2):  # and the next job starts as if nothing had been
+        with cluster(stay_in_a_job, nproc=3, args=(True,), env=env) as job:
+            for worker in job.workers:
+                worker.wait_report()
+            assert not list(sockets.iterdir())
+            for worker in job.workers:
+                worker.signal(signal.SIGKILL)
+            for worker in job.workers:
+                worker.wait(20)
+    assert set(SHM.iterdir()) == before
+    assert not list(sockets.iterdir())
+
+
+def die_before_the_ranks_have_met() -> None:
+    import byteps as bps
+    from byteps import _core
+
+    if os.environ["BYTEPS_LOCAL_RANK"] == "1":
+        _core.can_read = lambda *_: os._exit(7)  # type: ignore[assignment]
+    try:
+        bps.init()
+    except bps.PeerLostError as error:
+        assert error.rank == 1
+        return
+    raise AssertionError("the job formed without rank 1")
+
+
+def test_a_rank_that_dies_while_they_meet_does_not_hang_the_others(tmp_path: Path) -> None:
+    env = {"BYTEPS_SOCKET_PATH": str(tmp_path), **DEAF_HEARTBEAT}
+    with cluster(die_before_the_ranks_have_met, nproc=3, env=env, deadline_s=40) as job:
+        job.wait(check=False)
+        assert [worker.exit_code for worker in job.workers] == [0, 7, 0], job.describe()
+    assert not list(tmp_path.iterdir())
