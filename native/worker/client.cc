@@ -22,6 +22,8 @@ std::string describe(const Operation& op) {
 }  // namespace
 
 Client::Client(ClientSettings settings) : settings_(std::move(settings)) {
+  if (!settings_.child_of.empty() && settings_.rank >= settings_.child_of.size())
+    throw std::invalid_argument("the children of the servers do not include this rank");
   for (unsigned i = 0; i < io_threads(); ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
 }
 

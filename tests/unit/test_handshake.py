@@ -213,6 +213,8 @@ FAULTS = [
     ("noise for a payload", frame(H, b"\xff" * 40), "HELLO does not decode"),
     ("another payload", frame(H, Proof(b"x")), "HELLO does not decode"),
     ("a short nonce", frame(H, msgspec.structs.replace(GOOD, nonce=b"n")), "nonce of 1 bytes"),
+    ("a huge process", frame(H, msgspec.structs.replace(GOOD, memory=Memory(1 << 31))), "HELLO does not"),
+    ("a negative address", frame(H, msgspec.structs.replace(GOOD, memory=Memory(1, -1))), "HELLO does not"),
     ("a huge rank", frame(H, msgspec.structs.replace(GOOD, rank=1 << 63)), "HELLO does not decode"),
 ]
 

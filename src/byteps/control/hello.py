@@ -14,6 +14,8 @@ from byteps import _core
 NONCE_BYTES = 32
 
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+Word = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+Pid = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -23,9 +25,9 @@ class Memory(msgspec.Struct, frozen=True):
     that the kernel lets us read it. A number alone proves nothing: containers have numbers of their own.
     """
 
-    pid: Number = 0
-    address: Number = 0
-    value: Number = 0
+    pid: Pid = 0
+    address: Word = 0
+    value: Word = 0
 
 
 NO_MEMORY = Memory()
