@@ -25,6 +25,7 @@ def environment(rank: int, ranks: int, port: int, job_id: str, listen_fd: int) -
         "DMLC_PS_ROOT_PORT": str(port),
         "BYTEPS_LOCAL_RANK": str(rank),
         "BYTEPS_LOCAL_SIZE": str(ranks),
+        "BYTEPS_FORCE_DISTRIBUTED": "0",  # the question is about a job without servers
         "BYTEPS_JOB_ID": job_id,
         "BYTEPS_CONNECT_TIMEOUT_S": "60",
         "BYTEPS_OP_TIMEOUT_S": "60",
@@ -47,7 +48,10 @@ class LocalRanks(Team):
         job_id = f"bench-{secrets.token_hex(4)}"
         memory = make_memory(self.workers, self._largest_bytes)
         try:
-            with socket.create_server(("127.0.0.1", 0)) as listener:
+            # Bound, so that nobody takes the port, but not listening: until rank 0 has its scheduler, the
+            # others are refused and try again.
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
                 port, listen_fd = listener.getsockname()[1], listener.fileno()
                 for rank, name in enumerate(self.worker_names):
                     variables = environment(rank, self.workers, port, job_id, listen_fd)
