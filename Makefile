@@ -34,7 +34,7 @@ endif
 say = @printf '$(BOLD)==> %s$(PLAIN)\n' $(1)
 
 .PHONY: help setup demo test lint format docs bench clean distclean
-.PHONY: test-asan test-tsan test-python
+.PHONY: bench-local test-asan test-tsan test-python
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14 | sed 's/^/  make /'
@@ -80,6 +80,10 @@ test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pyte
 bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets; results in bench-results/
 	$(call say,"measuring push-pull; results go to bench-results/")
 	@bps bench push-pull --all --output bench-results $(BENCH_ARGS)
+
+bench-local: $(STAMP_PACKAGE) ## measure ranks of one machine beside Gloo and plain shared memory
+	$(call say,"measuring sums on one machine; results go to bench-results/")
+	@bps bench local --output bench-results $(BENCH_ARGS)
 
 lint: $(STAMP_TOOLS) ## ruff, mypy --strict, clang-format; changes nothing
 	$(call say,"lint: ruff")

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "bench/plain_memory.h"
 #include "bench/plain_sockets.h"
 #include "python/bind.h"
 
@@ -35,6 +36,19 @@ void bind_bench(nb::module_& module) {
       nb::arg("rounds"), nb::call_guard<nb::gil_scoped_release>(),
       "Run rounds of the plain-socket bound as a summing process; streams[s][w]: stream first + s of worker "
       "w.");
+  module.def(
+      "plain_memory",
+      [](const std::vector<std::uintptr_t>& buffers, std::size_t rank, std::size_t nbytes, std::size_t rounds,
+         std::uintptr_t barrier, double timeout_s) {
+        std::vector<float*> floats;
+        for (const std::uintptr_t address : buffers) floats.push_back(reinterpret_cast<float*>(address));
+        bench::plain_memory(floats, rank, nbytes, rounds, *reinterpret_cast<bench::PlainBarrier*>(barrier),
+                            timeout_s);
+      },
+      nb::arg("buffers"), nb::arg("rank"), nb::arg("nbytes"), nb::arg("rounds"), nb::arg("barrier"),
+      nb::arg("timeout_s"), nb::call_guard<nb::gil_scoped_release>(),
+      "Run rounds of the shared-memory bound as one process: sum float32 buffers in place; barrier: address "
+      "of 8 shared bytes that were zero.");
 }
 
 }  // namespace byteps

@@ -51,6 +51,10 @@ def plain_worker(
 def plain_server(
     streams: list[list[int]], first: int, total: int, nbytes: int, chunk_bytes: int, rounds: int
 ) -> None: ...
+def plain_memory(
+    buffers: list[int], rank: int, nbytes: int, rounds: int, barrier: int, timeout_s: float
+) -> None:
+    """Bound of ``bps bench local``; ``barrier`` is the address of 8 shared bytes that were zero."""
 
 # shared memory of one machine
 def create_board(ranks: int) -> int:

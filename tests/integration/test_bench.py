@@ -1,4 +1,4 @@
-"""``bps bench push-pull`` end to end with tiny sizes: files, checked sums, goals; no number is judged."""
+"""``bps bench`` end to end with tiny sizes: files, checked sums, goals; no number is judged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ RUN_TIMEOUT_S = 110
 
 
 def _bench(output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "byteps.tools.cli", "bench", "push-pull", "--repeats", "2"]
-    command += ["--bound-shape", "1x65536x2", "--output", str(output), *arguments]
+    return _run("push-pull", "--bound-shape", "1x65536x2", "--output", str(output), *arguments)
+
+
+def _run(question: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "byteps.tools.cli", "bench", question, "--repeats", "2", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
 
 
@@ -75,3 +78,24 @@ def test_many_tensors_and_server_memory(tmp_path: Path) -> None:
     assert "grows by" in done.stdout
     assert _has_plot(tmp_path / "push-pull-many.png")
     assert _has_plot(tmp_path / "push-pull-server-memory.png")
+
+
+def test_local_sizes_and_gradients_beside_gloo_and_memory(tmp_path: Path) -> None:
+    arguments = ["--sizes", "4K,1000004", "--ranks", "2,3", "--gradients", "resnet50"]
+    done = _run("local", *arguments, "--output", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    document = _read(tmp_path / "local.json")
+    measured = {(one["workers"], one["nbytes"], one["peer"]) for one in document["series"]}
+    peers = ("byteps", "arena", "gloo", "bound")
+    assert measured == {(n, size, peer) for n in (2, 3) for size in (4096, 1_000_004) for peer in peers}
+    assert len(document["ratios"]) == 2 * 2 * 3
+    assert [goal["target"] for goal in document["goals"]] == [20, 20]  # 4 KB with 2 ranks
+    gradients = _read(tmp_path / "local-gradients.json")
+    assert {one["peer"]: one["tensors"] for one in gradients["series"]} == {
+        "byteps": 161,
+        "arena": 161,
+        "gloo": 4,
+    }
+    assert "gradients of resnet50, in the arena" in done.stdout
+    assert _has_plot(tmp_path / "local.png")
+    assert _has_plot(tmp_path / "local-gradients.png")

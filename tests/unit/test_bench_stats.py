@@ -12,8 +12,8 @@ from byteps.tools import bench
 from byteps.tools.bench import exact, push_pull_many
 from byteps.tools.bench.bound import FINALISTS, IN_FLIGHT_BYTES, Shape, candidates, shortlist
 from byteps.tools.bench.push_pull_memory import growth
-from byteps.tools.bench.push_pull_sizes import ratio_of, rounds_per_sample, settle
-from byteps.tools.bench.report import Series
+from byteps.tools.bench.push_pull_sizes import settle
+from byteps.tools.bench.series import Series, ratio_of, rounds_per_sample
 from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge, orders, quantile, speed_ratio, summarize
 from byteps.tools.bench.units import format_bytes, format_count, format_time, parse_bytes
 

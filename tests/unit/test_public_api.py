@@ -32,7 +32,14 @@ VERBS = [
     "suspend",
     "synchronize",
 ]
-TORCH_VERBS = ["broadcast_async", "broadcast_parameters", "push_pull_async_inplace", "push_pull_inplace"]
+TORCH_VERBS = [
+    "broadcast_async",
+    "broadcast_parameters",
+    "empty",
+    "empty_like",
+    "push_pull_async_inplace",
+    "push_pull_inplace",
+]
 
 
 def test_the_names_of_byteps() -> None:

@@ -29,6 +29,7 @@ from byteps import (
     suspend,
     synchronize,
 )
+from byteps.torch.memory import empty, empty_like
 from byteps.torch.ops import (
     broadcast,
     broadcast_async,
@@ -48,6 +49,8 @@ __all__ = [
     "broadcast_parameters",
     "counters",
     "declare",
+    "empty",
+    "empty_like",
     "get_pushpull_speed",
     "init",
     "is_initialized",

@@ -1,4 +1,8 @@
-"""The operations of ``byteps.torch``: the verbs of ``byteps`` on CPU tensors, by address, without a copy."""
+"""The operations of ``byteps.torch``: the verbs of ``byteps`` on CPU tensors, by address, without a copy.
+
+Tensors on a GPU are summed on their machine first (``byteps.torch.device``) where it has several ranks, and
+else go through host memory.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from torch import Tensor
 
 from byteps import dtypes
 from byteps.errors import UnsupportedTensorError
+from byteps.torch import memory
 from byteps.worker import current, tensors
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
@@ -26,6 +31,7 @@ __all__ = [
 ]
 
 NUMBERS: dict[torch.dtype, int] = {getattr(torch, name): number for number, name in enumerate(dtypes.NAMES)}
+DEVICES = ("cpu", "cuda")
 _STRIDED = torch.strided
 
 
@@ -58,8 +64,11 @@ def push_pull_async(
     """Start a push-pull; ``synchronize(handle)`` gives a new tensor. Do not change the argument before."""
     session = current.session or current.required("push_pull")
     declared = _declared(session, "push_pull", tensor, name, compression_params)
+    if not tensor.is_cpu:
+        copy = tensor.detach().resolve_neg().clone(memory_format=torch.contiguous_format)
+        return _device_push_pull(session, declared, copy, average, priority)
     source = tensor if _is_plain(tensor) else _plain_copy(tensor)
-    result = torch.empty_like(source)
+    result = memory.empty_like(source) if session.has_arena else torch.empty_like(source)
     return session.push_pull(
         declared, source.data_ptr(), result.data_ptr(), average, priority, (source, result), result
     )
@@ -78,9 +87,26 @@ def push_pull_async_inplace(
     """
     session = current.session or current.required("push_pull")
     declared = _declared(session, "push_pull", tensor, name, compression_params)
-    memory, finish = _memory(tensor)
-    address = memory.data_ptr()
-    return session.push_pull(declared, address, address, average, priority, memory, tensor, finish)
+    if not tensor.is_cpu:
+        return _device_push_pull(session, declared, tensor, average, priority)
+    target, finish = _memory(tensor)
+    address = target.data_ptr()
+    return session.push_pull(declared, address, address, average, priority, target, tensor, finish)
+
+
+def _device_push_pull(
+    session: Session, declared: tensors.Tensor, tensor: Tensor, average: bool, priority: int
+) -> Handle[Tensor]:
+    """In place, for a tensor that is not in host memory."""
+    from byteps.torch import device  # loads torch.distributed, which CPU tensors do not need
+
+    if device.is_needed(session):
+        target, finish = _memory(tensor)
+        backend = device.BACKENDS[tensor.device.type]
+        return device.push_pull(session, declared, target, average, priority, tensor, finish, backend)
+    target, finish = _host_memory(tensor)
+    address = target.data_ptr()
+    return session.push_pull(declared, address, address, average, priority, target, tensor, finish)
 
 
 def push_pull(
@@ -111,8 +137,8 @@ def broadcast_async(
     """Start a broadcast in place; ``synchronize(handle)`` gives the tensor."""
     session = current.session or current.required("broadcast")
     declared = _declared(session, "broadcast", tensor, name, None)
-    memory, finish = _memory(tensor)
-    return session.broadcast(declared, memory.data_ptr(), root_rank, priority, memory, tensor, finish)
+    target, finish = _memory(tensor) if tensor.is_cpu else _host_memory(tensor)
+    return session.broadcast(declared, target.data_ptr(), root_rank, priority, target, tensor, finish)
 
 
 def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor:
@@ -123,7 +149,7 @@ def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor
 def number(tensor: Tensor, verb: str, name: str | None) -> int:
     """The wire's number of the tensor's dtype; refuses, with the reason, what cannot be sent by address."""
     found = NUMBERS.get(tensor.dtype)
-    if found is None or not tensor.is_cpu or tensor.layout is not _STRIDED:
+    if found is None or tensor.layout is not _STRIDED or tensor.device.type not in DEVICES:
         raise UnsupportedTensorError(f"{verb} of {name or 'a tensor without a name'}: {_refusal(tensor)}")
     return found
 
@@ -131,8 +157,8 @@ def number(tensor: Tensor, verb: str, name: str | None) -> int:
 def _refusal(tensor: Tensor) -> str:
     if tensor.layout is not _STRIDED:
         return f"its layout is {tensor.layout}, expected a dense tensor; pass tensor.to_dense()"
-    if not tensor.is_cpu:
-        return f"it is on the device {tensor.device}, expected the CPU; pass tensor.cpu()"
+    if tensor.device.type not in DEVICES:
+        return f"it is on the device {tensor.device}, expected the CPU or CUDA; pass tensor.cpu()"
     return f"its dtype is {tensor.dtype}, expected {dtypes.VALID}; convert it with tensor.to()"
 
 
@@ -166,12 +192,18 @@ def _memory(tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
     plain = _is_plain(tensor)
     if plain and not tensor.requires_grad:
         return tensor, None
-    memory = tensor.detach() if plain else _plain_copy(tensor)
+    target = tensor.detach() if plain else _plain_copy(tensor)
 
     def finish() -> None:
         if not plain:
-            tensor.detach().copy_(memory)
+            tensor.detach().copy_(target)
         if tensor.requires_grad:
             torch.autograd.graph.increment_version(tensor)  # what a backward pass saved of it is stale now
 
-    return memory, finish
+    return target, finish
+
+
+def _host_memory(tensor: Tensor) -> tuple[Tensor, Callable[[], object]]:
+    """The same for a tensor of a device: a copy on the host, to be copied back."""
+    target = _plain_copy(tensor).cpu()
+    return target, lambda: tensor.detach().copy_(target)

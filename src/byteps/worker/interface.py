@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Client", "Control", "NativeHandle", "Place", "Placement", "Spec"]
+from byteps.errors import BytePSError
+
+__all__ = ["Client", "Control", "Follower", "NativeHandle", "Place", "Placement", "Spec"]
 
 
 class Spec(NamedTuple):
@@ -20,6 +22,7 @@ class Spec(NamedTuple):
     dtype: int  # number of byteps.dtypes
     shape: tuple[int, ...]
     codec: str = ""  # canonical text of the compression; "" for none
+    direct: bool = False  # this rank pushes it for its whole machine, without the machine's group
 
 
 class Placement(NamedTuple):
@@ -46,6 +49,19 @@ class NativeHandle(Protocol):
 
     def wait(self) -> None:
         """Block until it has ended, without holding the GIL; raise ``_core.OpError`` when it failed."""
+
+
+class Follower(Protocol):
+    """A part of a plugin that has operations of its own, and must hear what ends them. Any thread."""
+
+    def fail(self, error: BytePSError) -> None:
+        """A member is lost."""
+
+    def refuse(self, name: str, text: str) -> None:
+        """Ranks disagree on the tensor ``name``."""
+
+    def close(self) -> None:
+        """The membership ends."""
 
 
 class Client(Protocol):

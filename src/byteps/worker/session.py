@@ -16,12 +16,13 @@ from byteps.config import Config
 from byteps.errors import BytePSError, ConfigError, DeclarationError, PeerLostError
 from byteps.worker.failures import again, translate
 from byteps.worker.handle import Handle
-from byteps.worker.interface import Client, Control, NativeHandle, Place, Spec
+from byteps.worker.interface import Client, Control, Follower, NativeHandle, Place, Spec
 from byteps.worker.tensors import Tensor, Tensors
 
 __all__ = ["Session"]
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Follower)
 
 logger = logging.getLogger("byteps.worker")
 
@@ -41,6 +42,9 @@ class Session:
         self._client = client
         self._tensors = Tensors(control, client, config.partition_bytes)
         self.tensors = self._tensors.by_name  # read by the plugins on their fast path
+        self._followers: list[Follower] = []
+        self._followers_lock = threading.Lock()
+        self.has_arena = False  # memory of the arena is worth allocating: no copy to reduce it
         self._orphans: dict[int, tuple[NativeHandle, object]] = {}
         self._failed: BytePSError | None = None
         self._left = False
@@ -57,7 +61,14 @@ class Session:
             raise self.failure(error) from None
 
     def tensor(
-        self, verb: str, name: str | None, dtype: int, shape: tuple[int, ...], codec: str = ""
+        self,
+        verb: str,
+        name: str | None,
+        dtype: int,
+        shape: tuple[int, ...],
+        codec: str = "",
+        *,
+        direct: bool = False,
     ) -> Tensor:
         """The declared tensor for an operation; declares it first where that is needed."""
         if name is None:
@@ -67,7 +78,7 @@ class Session:
                     "ranks with BYTEPS_ENABLE_ASYNC=1; pass name=..."
                 )
             name = self._tensors.automatic_name(verb, dtype, shape, codec)
-        spec = Spec(name, dtype, shape, codec)
+        spec = Spec(name, dtype, shape, codec, direct)
         known = self.tensors.get(name)
         if known is None or not known.is_like(spec):
             self.declare([spec])
@@ -171,6 +182,20 @@ class Session:
         """Bytes pushed and pulled per second, lately."""
         return self._client.speed_bytes_per_s() if self.config.telemetry_on else 0.0
 
+    # Parts of plugins
+
+    def follower(self, kind: type[F], make: Callable[[], F]) -> F:
+        """The one follower of this kind; the first who asks makes it, the others wait for that."""
+        with self._followers_lock:
+            for found in self._followers:
+                if isinstance(found, kind):
+                    return found
+            made = make()
+            self._followers.append(made)
+        if self._failed is not None:  # the news may have come before there was anybody to tell
+            made.fail(again(self._failed))
+        return made
+
     # Failure and end
 
     def failure(self, error: Exception) -> Exception:
@@ -194,11 +219,15 @@ class Session:
             self._failed = again(error)
         logger.error("%s", error)
         self._client.fail("lost", str(error), error.role, error.rank, error.host)
+        for follower in list(self._followers):
+            follower.fail(again(error))
 
     def refuse(self, name: str, tensor_id: int, text: str) -> None:
         """Ranks disagree on a tensor. Called by the control thread."""
         logger.info("%s", text)  # whoever uses the tensor gets it as an exception
         self._tensors.refuse(name, tensor_id, text)
+        for follower in list(self._followers):
+            follower.refuse(name, text)
 
     def leave(self, *, suspend: bool = False, failed: bool = False, reason: str = "") -> None:
         """End this membership; bounded, and fine to call twice."""
@@ -206,6 +235,8 @@ class Session:
             if self._left:
                 return
             self._left = True
+        for follower in list(self._followers):
+            follower.close()
         try:
             self._control.leave(suspend=suspend, failed=failed, reason=reason)
         except Exception as error:  # we go all the same, and the others will notice

@@ -49,6 +49,7 @@ class Tensor:
     __slots__ = (
         "codec",
         "conflict",
+        "direct",
         "dtype",
         "generation",
         "name",
@@ -61,7 +62,7 @@ class Tensor:
     )
 
     def __init__(self, spec: Spec, generation: int, tensor_id: int, native: Any, conflict: str = "") -> None:
-        self.name, self.dtype, self.shape, self.codec = spec
+        self.name, self.dtype, self.shape, self.codec, self.direct = spec
         self.nbytes = dtypes.nbytes(spec.dtype, spec.shape)
         self.generation = generation
         self.tensor_id = tensor_id
@@ -72,7 +73,7 @@ class Tensor:
 
     def is_like(self, spec: Spec) -> bool:
         """True when ``spec`` needs no new declaration."""
-        return self.dtype == spec.dtype and self.shape == spec.shape and self.codec == spec.codec
+        return (self.dtype, self.shape, self.codec, self.direct) == spec[1:]
 
     def track(self, handle: NativeHandle) -> None:
         """Remember an operation, so that the next generation can wait for it."""

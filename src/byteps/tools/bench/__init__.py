@@ -16,6 +16,7 @@ __all__ = ["QUESTIONS", "add_parser", "run"]
 
 QUESTIONS = {
     "push-pull": "byteps.tools.bench.push_pull",
+    "local": "byteps.tools.bench.local",
 }
 
 _DESCRIPTION = """\

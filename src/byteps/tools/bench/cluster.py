@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import socket
-import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from byteps.tools.bench.bound import Shape, Wires
-from byteps.tools.bench.machine import cpu_seconds
-from byteps.tools.bench.members import Members, Message
+from byteps.tools.bench.members import Message
+from byteps.tools.bench.series import Sample
+from byteps.tools.bench.team import STARTUP_TIMEOUT_S, WORKER_MODULE, Team
 
-__all__ = ["Cluster", "Sample", "environment"]
-
-STARTUP_TIMEOUT_S = 90.0
-STEP_TIMEOUT_S = 120.0
-LEAVE_TIMEOUT_S = 30.0
+__all__ = ["Cluster", "environment"]
 
 
 def environment(role: str, workers: int, servers: int, port: int, job_id: str) -> dict[str, str]:
@@ -43,41 +36,14 @@ def environment(role: str, workers: int, servers: int, port: int, job_id: str) -
     }
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One round: how long it took, and the CPU time of all workers and servers together."""
-
-    time_s: float
-    cpu_s: float
-
-
-class Cluster:
-    """Processes for one number of workers and servers; as a context manager it leaves nothing behind."""
+class Cluster(Team):
+    """Processes for one number of workers and servers."""
 
     def __init__(self, workers: int, servers: int, peers: Sequence[str], streams: int) -> None:
-        self.workers = workers
+        super().__init__(workers, peers)
         self.servers = servers
-        # Among one worker Gloo has nothing to do, and a number for that would mislead.
-        self.peers = [peer for peer in peers if peer != "gloo" or workers > 1]
         self._streams = streams
-        self._worker_names = [f"worker {rank}" for rank in range(workers)]
         self._summers = [f"summer {index}" for index in range(servers)] if "bound" in peers else []
-        self._folder = Path(tempfile.mkdtemp(prefix="bps-bench-"))
-        self.members = Members(self._folder)
-
-    def __enter__(self) -> Cluster:
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.members.__exit__(kind, error, trace)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> None:
         job_id = f"bench-{secrets.token_hex(4)}"
@@ -96,10 +62,10 @@ class Cluster:
             if "byteps" in self.peers:
                 for index in range(self.servers):
                     self.members.start(f"server {index}", "byteps.server", env["server"], talks=False)
-            for rank, name in enumerate(self._worker_names):
+            for rank, name in enumerate(self.worker_names):
                 fds = [fd for server in wires.worker_fds(rank) for fd in server]
                 variables = {**env["worker"], "DMLC_WORKER_ID": str(rank)}
-                self.members.start(name, "byteps.tools.bench.push_pull_worker", variables, fds)
+                self.members.start(name, WORKER_MODULE, variables, fds)
             for index, name in enumerate(self._summers):
                 fds = [fd for stream in wires.server_fds(index) for fd in stream]
                 self.members.start(name, "byteps.tools.bench.bound_server", dict(os.environ), fds)
@@ -110,15 +76,8 @@ class Cluster:
 
     def _setups(self, wires: Wires) -> dict[str, Message]:
         setups: dict[str, Message] = {
-            name: {
-                "do": "setup",
-                "rank": rank,
-                "workers": self.workers,
-                "peers": self.peers,
-                "store": str(self._folder / "gloo"),
-                "fds": wires.worker_fds(rank),
-            }
-            for rank, name in enumerate(self._worker_names)
+            name: {**self.setup_request(rank), "fds": wires.worker_fds(rank)}
+            for rank, name in enumerate(self.worker_names)
         }
         for index, name in enumerate(self._summers):
             setups[name] = {"do": "setup", "fds": wires.server_fds(index), "index": index}
@@ -128,41 +87,25 @@ class Cluster:
         """One sample of one tensor: the mean of ``inner`` rounds in a row, after one that is not timed."""
         request: Message = {"do": "measure", "peer": peer, "nbytes": nbytes, "inner": inner}
         if peer != "bound":
-            return self._sample(peer, request, {}, inner)
+            return self.sample(peer, request, {}, inner)
         assert shape is not None
         request |= asdict(shape)
         sums = request | {"do": "sum", "rounds": 1 + inner, "servers": self.servers}
-        return self._sample(peer, request, {name: sums for name in self._summers}, inner)
+        return self.sample(peer, request, {name: sums for name in self._summers}, inner)
 
-    def measure_many(self, peer: str, name: str, sizes: Sequence[int]) -> Sample:
-        """One sample of a set of tensors: one round of all of them, after one that is not timed."""
-        return self._sample(peer, {"do": "measure-many", "peer": peer, "set": name, "sizes": sizes}, {}, 1)
-
-    def repeat_many(self, peer: str, name: str, sizes: Sequence[int], rounds: int, timeout_s: float) -> None:
+    def repeat_many(
+        self, peer: str, name: str, tensors: Mapping[str, Sequence[int]], rounds: int, timeout_s: float
+    ) -> None:
         """Rounds of a set of tensors, without a clock."""
-        request = {"do": "repeat-many", "peer": peer, "set": name, "sizes": sizes, "rounds": rounds}
-        self.members.ask({name: request for name in self._worker_names}, timeout_s)
-
-    def _sample(self, peer: str, request: Message, others: dict[str, Message], inner: int) -> Sample:
-        pids = self.server_pids(peer)
-        before = sum(map(cpu_seconds, pids))
-        answers = self.members.ask(others | {name: request for name in self._worker_names}, STEP_TIMEOUT_S)
-        on_servers = (sum(map(cpu_seconds, pids)) - before) / (1 + inner)
-        workers = [answers[name] for name in self._worker_names]
-        span_ns = max(each["end_ns"] for each in workers) - min(each["start_ns"] for each in workers)
-        on_workers = sum(each["cpu_ns"] for each in workers) / 1e9 / inner
-        return Sample(span_ns / 1e9 / inner, on_workers + on_servers)
+        request = {"do": "repeat-many", "peer": peer, "set": name, "tensors": tensors, "rounds": rounds}
+        self.members.ask(dict.fromkeys(self.worker_names, request), timeout_s)
 
     def server_pids(self, peer: str) -> list[int]:
-        """The processes that sum for a peer besides its workers."""
         if peer == "bound":
             return [self.members.pid(name) for name in self._summers]
         if peer == "byteps":
             return [self.members.pid(f"server {index}") for index in range(self.servers)]
         return []
 
-    def leave(self) -> None:
-        """End in order: workers leave, servers and scheduler follow. Raises when one does not."""
-        self.members.leave(
-            {name: {"do": "leave"} for name in [*self._worker_names, *self._summers]}, LEAVE_TIMEOUT_S
-        )
+    def talking(self) -> list[str]:
+        return [*self.worker_names, *self._summers]

@@ -46,7 +46,7 @@ class Members:
     """Processes with names. As a context manager it ends all of them, whatever happened.
 
     with Members(folder) as members:
-        members.start("worker 0", "byteps.tools.bench.push_pull_worker", env)
+        members.start("worker 0", "byteps.tools.bench.worker", env)
         answers = members.ask({"worker 0": {"do": "setup"}}, timeout_s=60)
     """
 

@@ -1,4 +1,4 @@
-"""What is compared, inside a worker: this project, Gloo and the bound behind the same two verbs.
+"""What is compared, inside a worker: this project, Gloo and the bounds behind the same two verbs.
 
 All of them sum float32 in place over all workers. A benchmark holds several peers ready at once and uses
 one at a time; an idle one waits in the kernel and costs nothing.
@@ -6,21 +6,31 @@ one at a time; an idle one waits in the kernel and costs nothing.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch import distributed as dist
 
-__all__ = ["Bound", "Byteps", "Gloo", "Peer"]
+from byteps.tools.bench.memory_bound import SharedBuffers
+
+__all__ = ["Arena", "Byteps", "Gloo", "MemoryBound", "Peer", "SocketBound"]
 
 _GLOO_TIMEOUT = timedelta(seconds=60)
 
 
 class Peer(ABC):
     """One way to sum tensors over all workers."""
+
+    memory = "plain"  # peers of one kind of memory share tensors, so that none has luckier pages
+
+    def empty(self, shape: Sequence[int]) -> Tensor:
+        """Memory of this kind for a tensor of float32."""
+        return torch.empty(tuple(shape))
 
     @abstractmethod
     def rounds(self, tensor: Tensor, count: int, how: Mapping[str, Any]) -> None:
@@ -49,7 +59,7 @@ class Byteps(Peer):
         self._bps.init()
 
     def rounds(self, tensor: Tensor, count: int, how: Mapping[str, Any]) -> None:
-        name = f"bench.{tensor.numel()}"
+        name = f"bench.{self.memory}.{tensor.numel()}"
         for _ in range(count):
             self._bps.push_pull_inplace(tensor, average=False, name=name)
 
@@ -64,6 +74,16 @@ class Byteps(Peer):
 
     def leave(self) -> None:
         self._bps.shutdown()
+
+
+class Arena(Byteps):
+    """The same with tensors that lie in shared memory from the start."""
+
+    memory = "arena"
+
+    def empty(self, shape: Sequence[int]) -> Tensor:
+        memory: Tensor = self._bps.empty(*shape)
+        return memory
 
 
 class Gloo(Peer):
@@ -92,7 +112,7 @@ class Gloo(Peer):
         dist.destroy_process_group()
 
 
-class Bound(Peer):
+class SocketBound(Peer):
     """Plain blocking sockets to a summing process: native/bench/plain_sockets.h."""
 
     def __init__(self, fds: list[list[int]]) -> None:
@@ -111,3 +131,20 @@ class Bound(Peer):
             window=how["window"],
             rounds=count,
         )
+
+
+class MemoryBound(Peer):
+    """Sums in place in memory that all workers map: native/bench/plain_memory.h."""
+
+    memory = "shared"
+
+    def __init__(self, fd: int, rank: int, workers: int, capacity_bytes: int) -> None:
+        self._shared = SharedBuffers(fd, workers, capacity_bytes)
+        self._rank = rank
+
+    def empty(self, shape: Sequence[int]) -> Tensor:
+        # Every size begins at the same place: one tensor at a time is measured.
+        return torch.from_numpy(self._shared.array(self._rank, math.prod(shape))).view(tuple(shape))
+
+    def rounds(self, tensor: Tensor, count: int, how: Mapping[str, Any]) -> None:
+        self._shared.sum(self._rank, tensor.numel() * 4, count)

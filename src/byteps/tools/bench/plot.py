@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from byteps.tools.bench.report import Series
 from byteps.tools.bench.screen import say
+from byteps.tools.bench.series import Series
 from byteps.tools.bench.units import format_bytes
 
 __all__ = ["draw_bars", "draw_memory", "draw_sizes"]
@@ -15,6 +15,7 @@ __all__ = ["draw_bars", "draw_memory", "draw_sizes"]
 # The same peer has the same look in every plot.
 STYLES = {
     "byteps": ("#1f6fb4", "o"),
+    "arena": ("#2a9d57", "D"),
     "gloo": ("#d9822b", "s"),
     "bound": ("#555555", "^"),
 }
@@ -78,18 +79,19 @@ def draw_sizes(path: Path, panels: Mapping[str, Sequence[Series]]) -> Path | Non
     return _save(pyplot, figure, path)
 
 
-def draw_bars(path: Path, title: str, series: Sequence[Series]) -> Path | None:
-    """Median time per peer with quartile bars."""
+def draw_bars(path: Path, panels: Mapping[str, Sequence[Series]]) -> Path | None:
+    """Median time per peer with quartile bars, one panel per set of tensors."""
     pyplot = _pyplot()
     if pyplot is None:
         return None
-    figure, axis = pyplot.subplots(figsize=(5.5, 4.2))
-    for one in series:
-        summary = one.summary()
-        error = [[(summary.median - summary.q1) * 1e3], [(summary.q3 - summary.median) * 1e3]]
-        axis.bar(one.peer, summary.median * 1e3, yerr=error, capsize=4, color=STYLES[one.peer][0])
-    axis.set(title=title, ylabel="milliseconds", yscale="log")
-    axis.grid(alpha=0.3, axis="y")
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 4.2), squeeze=False)
+    for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
+        for one in series:
+            summary = one.summary()
+            error = [[(summary.median - summary.q1) * 1e3], [(summary.q3 - summary.median) * 1e3]]
+            axis.bar(one.peer, summary.median * 1e3, yerr=error, capsize=4, color=STYLES[one.peer][0])
+        axis.set(title=title, ylabel="milliseconds", yscale="log")
+        axis.grid(alpha=0.3, axis="y")
     return _save(pyplot, figure, path)
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from byteps.errors import ConfigError
 from byteps.tools.bench import push_pull_many, push_pull_memory, push_pull_sizes
+from byteps.tools.bench.arguments import list_of, one_of, positive, size
 from byteps.tools.bench.bound import Shape
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.options import Options
 from byteps.tools.bench.screen import say
 from byteps.tools.bench.stats import Verdict
-from byteps.tools.bench.units import parse_bytes
 
 __all__ = ["add_parser", "run"]
 
@@ -51,14 +50,14 @@ def add_parser(subparsers: Any) -> None:
     what.add_argument("--server-memory", action="store_true", help="memory of the server over many rounds")
     what.add_argument("--all", action="store_true", help="everything, one after the other")
     add = parser.add_argument
-    add("--sizes", type=_list(_size), default="4K,64K,1M,16M,64M", help="tensor sizes (%(default)s)")
-    add("--workers", type=_list(_positive), default="1,2", help="numbers of workers (%(default)s)")
-    add("--servers", type=_list(_positive), default="1", help="numbers of servers (%(default)s)")
-    add("--peers", type=_list(_peer), default=",".join(PEERS), help="whom to measure (%(default)s)")
-    add("--repeats", type=_positive, default=15, metavar="N", help="repetitions (%(default)s)")
-    add("--tensors", type=_positive, default=1000, metavar="N", help="tensors of --many (%(default)s)")
-    add("--rounds", type=_positive, default=10_000, metavar="N", help="of --server-memory (%(default)s)")
-    add("--large-set", type=_size, default="256M", metavar="SIZE", help="of --server-memory (%(default)s)")
+    add("--sizes", type=list_of(size), default="4K,64K,1M,16M,64M", help="tensor sizes (%(default)s)")
+    add("--workers", type=list_of(positive), default="1,2", help="numbers of workers (%(default)s)")
+    add("--servers", type=list_of(positive), default="1", help="numbers of servers (%(default)s)")
+    add("--peers", type=list_of(one_of(PEERS)), default=",".join(PEERS), help="whom to measure (%(default)s)")
+    add("--repeats", type=positive, default=15, metavar="N", help="repetitions (%(default)s)")
+    add("--tensors", type=positive, default=1000, metavar="N", help="tensors of --many (%(default)s)")
+    add("--rounds", type=positive, default=10_000, metavar="N", help="of --server-memory (%(default)s)")
+    add("--large-set", type=size, default="256M", metavar="SIZE", help="of --server-memory (%(default)s)")
     add(
         "--bound-shape",
         type=Shape.parse,
@@ -98,32 +97,3 @@ def run(args: argparse.Namespace) -> int:
     for verdict in verdicts:
         say(verdict.line())
     return 1 if args.check and not all(verdict.reached for verdict in verdicts) else 0
-
-
-def _list(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    def parse(text: str) -> list[Any]:
-        try:
-            return list(dict.fromkeys(convert(part.strip()) for part in text.split(",")))
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 expected, got {text!r}")
-    return int(text)
-
-
-def _peer(text: str) -> str:
-    if text not in PEERS:
-        raise ValueError(f"one of {', '.join(PEERS)} expected, got {text!r}")
-    return text
-
-
-def _size(text: str) -> int:
-    nbytes = parse_bytes(text)
-    if nbytes == 0 or nbytes % 4:
-        raise argparse.ArgumentTypeError(f"whole float32 elements expected, 4 bytes each; got {nbytes} bytes")
-    return nbytes

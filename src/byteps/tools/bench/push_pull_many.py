@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from byteps.tools.bench import report
 from byteps.tools.bench.bound import max_streams
-from byteps.tools.bench.cluster import Cluster, Sample
+from byteps.tools.bench.cluster import Cluster
+from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.options import Options
 from byteps.tools.bench.plot import draw_bars
-from byteps.tools.bench.push_pull_sizes import Tuned, cluster_name, find_shapes, ratio_of
-from byteps.tools.bench.report import Series
-from byteps.tools.bench.screen import progress, say, table
-from byteps.tools.bench.stats import Goal, Verdict, judge, orders
+from byteps.tools.bench.push_pull_sizes import Tuned, cluster_name, find_shapes
+from byteps.tools.bench.screen import say, table
+from byteps.tools.bench.series import Sample, Series, ratio_of
+from byteps.tools.bench.stats import Goal, Verdict, judge
+from byteps.tools.bench.team import numbered
 from byteps.tools.bench.units import format_bytes, format_time
 
 __all__ = ["run"]
@@ -24,6 +26,7 @@ def run(options: Options) -> list[Verdict]:
     """Measure, print and write; the verdict on the goal."""
     subject = f"{options.tensors:,} tensors of {format_bytes(TENSOR_BYTES)}, {cluster_name(WORKERS, SERVERS)}"
     nbytes = options.tensors * TENSOR_BYTES
+    tensors = numbered("bench.many", [TENSOR_BYTES] * options.tensors)
     tuning: list[Tuned] = []
     with Cluster(WORKERS, SERVERS, options.peers, max_streams()) as cluster:
         series = {peer: _series(peer, nbytes, options.tensors) for peer in cluster.peers}
@@ -33,18 +36,12 @@ def run(options: Options) -> list[Verdict]:
             shape = shapes[0]
             tuning.append({**tuned, "chosen": vars(shape)})
 
-        def measure(peer: str) -> Sample:
-            if peer == "bound":  # it has no tensors: the same bytes in one piece
-                return cluster.measure("bound", nbytes, 1, shape)
-            return cluster.measure_many(peer, "bench.many", [TENSOR_BYTES] * options.tensors)
+        def measure(one: Series, inner: int) -> Sample:
+            if one.peer == "bound":  # it has no tensors: the same bytes in one piece
+                return cluster.measure("bound", nbytes, inner, shape)
+            return cluster.measure_many(one.peer, "bench.many", tensors, inner)
 
-        for peer in cluster.peers:
-            measure(peer)  # declares tensors, warms caches; not counted
-        with progress(subject, options.repeats * len(series)) as step:
-            for repetition, order in enumerate(orders(cluster.peers, options.repeats)):
-                for peer in order:
-                    step(f"{repetition + 1} of {options.repeats}, {peer}")
-                    series[peer].add(measure(peer))
+        interleave(subject, [list(series.values())], measure, options.repeats)
         cluster.leave()
     everything = list(series.values())
     verdict = judge(
@@ -55,7 +52,7 @@ def run(options: Options) -> list[Verdict]:
     )
     path = options.output / "push-pull-many.json"
     report.write(path, "push-pull-many", options.settings(), everything, [verdict], {"bound_tuning": tuning})
-    picture = draw_bars(path.with_suffix(".png"), subject, everything)
+    picture = draw_bars(path.with_suffix(".png"), {subject: everything})
     say(f"all samples: {path}" + (f", plot: {picture}" if picture else ""))
     return [verdict]
 

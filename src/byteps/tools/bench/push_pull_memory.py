@@ -10,6 +10,7 @@ from byteps.tools.bench.plot import draw_memory
 from byteps.tools.bench.push_pull_sizes import cluster_name
 from byteps.tools.bench.screen import progress, say
 from byteps.tools.bench.stats import Goal, Verdict, quantile
+from byteps.tools.bench.team import numbered
 from byteps.tools.bench.units import format_bytes
 
 __all__ = ["growth", "run"]
@@ -32,6 +33,7 @@ def run(options: Options) -> list[Verdict]:
     title = f"server memory, {cluster_name(WORKERS, SERVERS)}"
     points: list[Point] = []
     large = [options.large_set // LARGE_TENSORS // 4 * 4] * LARGE_TENSORS
+    middle = numbered("bench.middle", MIDDLE_SET)
     with Cluster(WORKERS, SERVERS, ["byteps"], streams=1) as cluster:
         (pid,) = cluster.server_pids("byteps")
         each = max(1, options.rounds // STEPS)
@@ -40,11 +42,13 @@ def run(options: Options) -> list[Verdict]:
             while done < options.rounds:
                 step(f"round {done:,} of {options.rounds:,}")
                 count = min(each, options.rounds - done)
-                cluster.repeat_many("byteps", "bench.middle", MIDDLE_SET, count, STEP_TIMEOUT_S)
+                cluster.repeat_many("byteps", "bench.middle", middle, count, STEP_TIMEOUT_S)
                 done += count
                 points.append({"rounds": done, **memory_status(pid)})
             step(f"{LARGE_ROUNDS} rounds of {format_bytes(sum(large))}")
-            cluster.repeat_many("byteps", "bench.large", large, LARGE_ROUNDS, STEP_TIMEOUT_S)
+            cluster.repeat_many(
+                "byteps", "bench.large", numbered("bench.large", large), LARGE_ROUNDS, STEP_TIMEOUT_S
+            )
         final = memory_status(pid)
         cluster.leave()
     declared = sum(MIDDLE_SET) + sum(large)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from byteps.tools.bench import exact, report
+from byteps.tools.bench import report
 from byteps.tools.bench.bound import Shape, candidates, max_streams, shortlist
-from byteps.tools.bench.cluster import Cluster, Sample
+from byteps.tools.bench.cluster import Cluster
+from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.options import Options
 from byteps.tools.bench.plot import draw_sizes
-from byteps.tools.bench.report import Series
 from byteps.tools.bench.screen import progress, say, table
-from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge, orders, speed_ratio
-from byteps.tools.bench.units import format_bytes, format_count, format_time
+from byteps.tools.bench.series import Sample, Series, ratio_of, rounds_per_sample, time_cells
+from byteps.tools.bench.stats import Goal, Verdict, judge
+from byteps.tools.bench.units import format_bytes, format_count
 
-__all__ = ["cluster_name", "find_shapes", "ratio_of", "rounds_per_sample", "run", "settle"]
+__all__ = ["cluster_name", "find_shapes", "run", "settle"]
 
 GOAL_BYTES = 64 * 1024**2
 GOAL_OF_BOUND = 0.9
@@ -48,12 +49,6 @@ def cluster_name(workers: int, servers: int) -> str:
     return f"{format_count(workers, 'worker')} + {format_count(servers, 'server')}"
 
 
-def rounds_per_sample(nbytes: int, workers: int) -> int:
-    """Enough rounds in a row that a sample is well above what a clock and a wake-up cost."""
-    wanted = max(2, min(50, 128 * 1024**2 // nbytes))
-    return min(wanted, exact.rounds_that_fit(workers) - 1)
-
-
 def find_shapes(cluster: Cluster, nbytes: int, fixed: Shape | None) -> tuple[list[Shape], Tuned]:
     """The shapes of the bound that are worth measuring for this size, best first, and what was tried."""
     shapes = candidates(nbytes, max_streams())
@@ -81,16 +76,9 @@ def _measure(cluster: Cluster, options: Options, title: str, tuning: list[Tuned]
         for nbytes in options.sizes:
             step(format_bytes(nbytes))
             entrants[nbytes], tuned[nbytes] = _entrants(cluster, nbytes, options)
-    for one in (one for each in entrants.values() for one in each):
-        _sample(cluster, one, inner=1)  # declares tensors, warms caches and connections; not counted
-    plans = {nbytes: orders(range(len(each)), options.repeats) for nbytes, each in entrants.items()}
-    with progress(title, options.repeats * sum(map(len, entrants.values()))) as step:
-        for repetition in range(options.repeats):
-            for nbytes, each in entrants.items():
-                for index in plans[nbytes][repetition]:
-                    one = each[index]
-                    step(f"{repetition + 1} of {options.repeats}, {format_bytes(nbytes)}, {one.peer}")
-                    one.add(_sample(cluster, one, one.inner))
+    interleave(
+        title, list(entrants.values()), lambda one, inner: _sample(cluster, one, inner), options.repeats
+    )
     series = []
     for nbytes, each in entrants.items():
         kept, left_out = settle(each)
@@ -119,16 +107,6 @@ def _sample(cluster: Cluster, one: Series, inner: int) -> Sample:
     return cluster.measure(one.peer, one.nbytes, inner, Shape(**one.notes) if one.notes else None)
 
 
-def ratio_of(series: Sequence[Series], peer: str, **where: int) -> Ratio | None:
-    """How many times as fast as ``peer`` we are in one setting; None when one of both was not measured."""
-    found = {
-        one.peer: one.samples_s
-        for one in series
-        if one.samples_s and all(getattr(one, name) == value for name, value in where.items())
-    }
-    return speed_ratio(found["byteps"], found[peer]) if "byteps" in found and peer in found else None
-
-
 def _rows(series: Sequence[Series], asked: Sequence[str]) -> list[list[str]]:
     rows = []
     for nbytes in dict.fromkeys(one.nbytes for one in series):
@@ -140,13 +118,9 @@ def _rows(series: Sequence[Series], asked: Sequence[str]) -> list[list[str]]:
 
 
 def _cells(one: Series, series: Sequence[Series]) -> list[str]:
-    summary = one.summary()
     ratio = ratio_of(series, one.peer, nbytes=one.nbytes) if one.peer != "byteps" else None
     return [
-        format_time(summary.median),
-        f"±{(summary.q3 - summary.q1) / 2 / summary.median:.0%}",
-        f"{one.algorithm_bytes_per_s() / 1e9:.3f} GB/s",
-        format_time(one.cpu_s()),
+        *time_cells(one),
         f"{ratio.value:.2f} x as fast" if ratio else "",
         f"{ratio.q1:.2f} to {ratio.q3:.2f}" if ratio else "",
     ]

@@ -7,45 +7,17 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from byteps.tools.bench.cluster import Sample
 from byteps.tools.bench.machine import machine_facts
-from byteps.tools.bench.stats import Summary, Verdict, quantile, summarize
+from byteps.tools.bench.series import Series
+from byteps.tools.bench.stats import Verdict
 
-__all__ = ["Series", "write"]
+__all__ = ["write"]
 
 SCHEMA = 1
-
-
-@dataclass
-class Series:
-    """All samples of one peer in one setting, in the order of the repetitions."""
-
-    peer: str
-    workers: int
-    servers: int
-    nbytes: int  # that one worker contributes in one round
-    inner: int  # rounds in a row that make one sample
-    samples_s: list[float] = field(default_factory=list)
-    samples_cpu_s: list[float] = field(default_factory=list)  # of all workers and servers together
-    tensors: int = 1
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    def summary(self) -> Summary:
-        return summarize(self.samples_s)
-
-    def add(self, sample: Sample) -> None:
-        self.samples_s.append(sample.time_s)
-        self.samples_cpu_s.append(sample.cpu_s)
-
-    def cpu_s(self) -> float:
-        return quantile(self.samples_cpu_s, 0.5)
-
-    def algorithm_bytes_per_s(self) -> float:
-        return self.nbytes / self.summary().median
 
 
 def write(

@@ -1,8 +1,9 @@
-"""A worker of the push-pull benchmark: holds every peer ready at once and runs one of them when told.
+"""A worker of a benchmark: holds every peer ready at once and runs one of them when told.
 
 A measurement fills the tensors with exactly summable numbers, runs one round that is not timed (it also
-aligns the workers), then the timed rounds, then checks the sums. Peers share the tensors, so that none has
-luckier memory. Times are of the machine's monotonic clock, which all processes share.
+aligns the workers), then the timed rounds, then checks the sums. Peers of one kind of memory share the
+tensors, so that none has luckier pages. Times are of the machine's monotonic clock, which all processes
+share.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 
 from byteps.tools.bench import exact
 from byteps.tools.bench.member import Message, serve
-from byteps.tools.bench.peers import Bound, Byteps, Gloo, Peer
+from byteps.tools.bench.peers import Arena, Byteps, Gloo, MemoryBound, Peer, SocketBound
 
 
 class _Worker:
@@ -23,18 +24,22 @@ class _Worker:
         self.rank = 0
         self.workers = 1
         self.peers: dict[str, Peer] = {}
-        self.tensors: dict[int, torch.Tensor] = {}  # by bytes
-        self.sets: dict[str, dict[str, torch.Tensor]] = {}
+        self.tensors: dict[tuple[str, int], torch.Tensor] = {}  # by kind of memory and bytes
+        self.sets: dict[tuple[str, str], dict[str, torch.Tensor]] = {}  # by kind of memory and name
 
     def setup(self, request: Message) -> Message:
         torch.set_num_threads(1)
         self.rank, self.workers = request["rank"], request["workers"]
         if "byteps" in request["peers"]:
             self.peers["byteps"] = Byteps()
+        if "arena" in request["peers"]:
+            self.peers["arena"] = Arena()
         if "gloo" in request["peers"]:
             self.peers["gloo"] = Gloo(request["store"], self.rank, self.workers)
-        if "bound" in request["peers"]:
-            self.peers["bound"] = Bound(request["fds"])
+        if "bound" in request["peers"] and "shared" in request:
+            self.peers["bound"] = MemoryBound(**request["shared"], rank=self.rank, workers=self.workers)
+        elif "bound" in request["peers"]:
+            self.peers["bound"] = SocketBound(request["fds"])
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection in the middle of a sample would be charged to one peer
@@ -43,10 +48,11 @@ class _Worker:
     def measure(self, request: Message) -> Message:
         """One sample of one peer on one tensor."""
         nbytes, inner = request["nbytes"], request["inner"]
-        if nbytes not in self.tensors:
-            self.tensors[nbytes] = torch.empty(nbytes // 4)
-        tensor = self.tensors[nbytes]
         peer = self.peers[request["peer"]]
+        key = (peer.memory, nbytes)
+        if key not in self.tensors:
+            self.tensors[key] = peer.empty([nbytes // 4])
+        tensor = self.tensors[key]
         exact.fill(tensor.numpy(), self.rank)
         peer.rounds(tensor, 1, request)
         times = _timed(lambda: peer.rounds(tensor, inner, request))
@@ -55,12 +61,17 @@ class _Worker:
 
     def measure_many(self, request: Message) -> Message:
         """One sample of one peer on a set of tensors, all started before the first one is waited for."""
-        tensors, peer = self._set(request), self.peers[request["peer"]]
+        peer, inner = self.peers[request["peer"]], request["inner"]
+        tensors = self._set(peer, request)
         peer.prepare(tensors)
         peer.many(tensors)
-        times = _timed(lambda: peer.many(tensors))
-        for tensor in tensors.values():
-            exact.check(tensor.numpy(), self.workers, rounds=2)
+
+        def rounds() -> None:
+            for _ in range(inner):
+                peer.many(tensors)
+
+        times = _timed(rounds)
+        self._check(tensors, rounds=1 + inner)
         return times
 
     def repeat_many(self, request: Message) -> Message:
@@ -68,23 +79,25 @@ class _Worker:
         peer, left = self.peers[request["peer"]], request["rounds"]
         while left > 0:
             rounds = min(left, exact.rounds_that_fit(self.workers))
-            tensors = self._set(request)
+            tensors = self._set(peer, request)
             peer.prepare(tensors)
             for _ in range(rounds):
                 peer.many(tensors)
-            for tensor in tensors.values():
-                exact.check(tensor.numpy(), self.workers, rounds)
+            self._check(tensors, rounds)
             left -= rounds
         return {}
 
-    def _set(self, request: Message) -> dict[str, torch.Tensor]:
-        name = request["set"]
-        if name not in self.sets:
-            sizes = enumerate(request["sizes"])
-            self.sets[name] = {f"{name}.{index}": torch.empty(nbytes // 4) for index, nbytes in sizes}
-        for tensor in self.sets[name].values():
-            exact.fill(tensor.numpy(), self.rank)
-        return self.sets[name]
+    def _set(self, peer: Peer, request: Message) -> dict[str, torch.Tensor]:
+        key = (peer.memory, request["set"])
+        if key not in self.sets:
+            self.sets[key] = {name: peer.empty(shape) for name, shape in request["tensors"].items()}
+        for tensor in self.sets[key].values():
+            exact.fill(tensor.view(-1).numpy(), self.rank)
+        return self.sets[key]
+
+    def _check(self, tensors: dict[str, torch.Tensor], rounds: int) -> None:
+        for tensor in tensors.values():
+            exact.check(tensor.view(-1).numpy(), self.workers, rounds)
 
     def leave(self) -> None:
         for peer in self.peers.values():
