@@ -41,6 +41,7 @@ class FakeClient:
         self.failures: list[tuple[Any, ...]] = []
         self.closed = False
         self.refuse_with: Exception | None = None
+        self.stuck: list[FakeHandle] = []  # another rank may be writing to their memory: never done
 
     def declare(self, *arguments: Any) -> str:
         self.declared.append(arguments)  # type: ignore[arg-type]
@@ -76,6 +77,9 @@ class FakeClient:
 
     def close(self) -> None:
         self.closed = True
+        for handle in self.handles:
+            if handle not in self.stuck:
+                handle.complete(handle.error)
 
 
 class FakeControl:

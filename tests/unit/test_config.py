@@ -215,7 +215,7 @@ def test_what_is_in_force_is_used_and_what_is_not_is_not() -> None:
     files = [path for path in package.rglob("*.py") if not path.name.startswith("config")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     # A rule of Config speaks for the first, load() reads the second; the third waits for its user.
-    elsewhere = {"enable_rdma", "job_secret_file", "socket_path"}
+    elsewhere = {"enable_rdma", "job_secret_file"}
     for variable in VARIABLES.values():
         if variable.status in (IN_FORCE, NOT_YET) and variable.attribute not in elsewhere:
             used = re.search(rf"config\.{variable.attribute}\b", text) is not None

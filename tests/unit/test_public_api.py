@@ -17,6 +17,7 @@ VERBS = [
     "broadcast",
     "counters",
     "declare",
+    "empty",
     "get_pushpull_speed",
     "init",
     "is_initialized",

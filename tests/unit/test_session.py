@@ -104,6 +104,16 @@ class TestMemory:
         session.leave()
         assert watch() is None
 
+    def test_that_another_rank_may_be_writing_to_is_never_free(self, session: Session) -> None:
+        memory = Memory()
+        watch = weakref.ref(memory)
+        handle = start(session, memory)
+        del memory, handle
+        session._client.stuck = [handle_of(session)]  # type: ignore[attr-defined]
+        session.leave()
+        gc.collect()
+        assert watch() is not None
+
     def test_does_not_pile_up_over_many_dropped_operations(self, session: Session) -> None:
         for _ in range(100):
             start(session, Memory())

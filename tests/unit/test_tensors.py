@@ -40,7 +40,7 @@ def test_the_core_gets_bytes_and_partition_size_in_whole_elements(
     tensors: Tensors, client: planes.FakeClient
 ) -> None:
     tensors.declare([Spec("x", FLOAT64, (3, 5))])
-    assert client.declared == [(0, "x", FLOAT64, 120, 96, [(0, 0)])]
+    assert client.declared == [(0, "x", FLOAT64, 120, 96, [(0, 0)], False)]
 
 
 def test_a_tensor_declared_alike_costs_no_message(tensors: Tensors, control: planes.FakeControl) -> None:

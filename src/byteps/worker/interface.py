@@ -75,6 +75,7 @@ class Client(Protocol):
         nbytes: int,
         partition_bytes: int,
         placement: list[tuple[int, int]],
+        direct: bool = False,
     ) -> Any: ...
 
     def push_pull(self, tensor: Any, src: int, dst: int, priority: int, average: bool) -> NativeHandle: ...

@@ -54,6 +54,7 @@ class LocalClient:
         nbytes: int,
         partition_bytes: int,
         placement: list[tuple[int, int]],
+        direct: bool = False,
     ) -> _LocalTensor:
         return _LocalTensor(dtype, nbytes)
 

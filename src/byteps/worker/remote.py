@@ -121,7 +121,7 @@ class RemoteControl:
     def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
         placed = self.scheduler.declare(
             [
-                TensorSpec(spec.name, generation, spec.dtype, list(spec.shape), spec.codec)
+                TensorSpec(spec.name, generation, spec.dtype, list(spec.shape), spec.codec, spec.direct)
                 for spec, generation in specs
             ]
         )

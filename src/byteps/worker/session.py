@@ -44,7 +44,6 @@ class Session:
         self.tensors = self._tensors.by_name  # read by the plugins on their fast path
         self._followers: list[Follower] = []
         self._followers_lock = threading.Lock()
-        self.has_arena = False  # memory of the arena is worth allocating: no copy to reduce it
         self._orphans: dict[int, tuple[NativeHandle, object]] = {}
         self._failed: BytePSError | None = None
         self._left = False

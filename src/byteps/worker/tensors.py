@@ -142,7 +142,7 @@ class Tensors:
             native = None
             if nbytes:
                 native = self._client.declare(
-                    tensor_id, spec.name, spec.dtype, nbytes, self._partition_bytes, parts
+                    tensor_id, spec.name, spec.dtype, nbytes, self._partition_bytes, parts, spec.direct
                 )
             self._add(Tensor(spec, generation, tensor_id, native))
 
