@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
+from byteps import _core
 from byteps.config import VARIABLES
-from byteps.tools import cli, env
+from byteps.tools import cli, env, machine_facts
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +158,19 @@ def test_env_does_not_import_other_commands() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "False", done.stderr
+
+
+def test_env_says_how_tensors_come_from_rank_to_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "copied once" in machine_facts.memory_between_ranks()
+    monkeypatch.setattr(_core, "can_read", lambda pid, address, value: False)  # in a hardened container, say
+    monkeypatch.setattr(machine_facts, "_YAMA", FakeYama())
+    text = machine_facts.memory_between_ranks()
+    assert "go through the arena" in text and "kernel.yama.ptrace_scope = 1" in text
+
+
+class FakeYama:
+    def exists(self) -> bool:
+        return True
+
+    def read_text(self) -> str:
+        return "1\n"

@@ -16,10 +16,11 @@ from byteps.config import VARIABLES, Variable, load, lookup, parse, show
 from byteps.config_row import PRIVATE
 from byteps.errors import ConfigError
 from byteps.tools.env_markdown import markdown
+from byteps.tools.machine_facts import memory_between_ranks
 
 _DESCRIPTION = """\
 Show every environment variable: the value in force here, the default, whether this version acts on it, and
-what it means. Ends with status 1 when a value does not parse or variables contradict each other."""
+what it means; then what this machine permits between ranks (tried, not assumed). Ends with status 1 when a value does not parse or variables contradict each other."""
 
 _EXAMPLES = """\
 examples:
@@ -139,7 +140,7 @@ def _stacked(row: Sequence[str], width: int) -> str:
     )
 
 
-def json_report(lines: Sequence[Line], errors: Sequence[str], warnings: Sequence[str]) -> str:
+def json_report(lines: Sequence[Line], errors: Sequence[str], warnings: Sequence[str], machine: str) -> str:
     """The same for programs."""
     variables = [
         {
@@ -154,7 +155,8 @@ def json_report(lines: Sequence[Line], errors: Sequence[str], warnings: Sequence
         }
         for line in lines
     ]
-    return json.dumps({"variables": variables, "errors": errors, "warnings": warnings}, indent=2)
+    report = {"variables": variables, "errors": errors, "warnings": warnings, "machine": machine}
+    return json.dumps(report, indent=2)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -166,13 +168,14 @@ def run(args: argparse.Namespace) -> int:
     errors, warnings = judge(every, os.environ)
     lines = select(every, given_only=args.set, private=args.all)
     if args.json:
-        print(json_report(lines, errors, warnings))
+        print(json_report(lines, errors, warnings, memory_between_ranks()))
     elif not lines:
         print("no variable is set; `bps env` shows the defaults")
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         print(text_table(lines, width))
         print("\n* set in this environment")
+        print(f"  {memory_between_ranks()}")
     if not args.json:
         for text in errors:
             print(f"error: {text}", file=sys.stderr)
