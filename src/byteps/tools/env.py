@@ -20,7 +20,8 @@ from byteps.tools.machine_facts import memory_between_ranks
 
 _DESCRIPTION = """\
 Show every environment variable: the value in force here, the default, whether this version acts on it, and
-what it means; then what this machine permits between ranks (tried, not assumed). Ends with status 1 when a value does not parse or variables contradict each other."""
+what it means; then what this machine permits between ranks (tried, not assumed). Ends with status 1 when a
+value does not parse or variables contradict each other."""
 
 _EXAMPLES = """\
 examples:
