@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "aggregator/aggregator.h"
+#include "local/group.h"
 #include "worker/client.h"
 
 namespace byteps::testing {
@@ -62,6 +63,7 @@ inline void set_children(AggregatorSettings& settings, uint16_t workers, std::ve
 struct JobOptions {
   uint16_t workers = 2;
   std::vector<uint16_t> child_of{};  // by worker; empty: each is a child of its own
+  bool grouped = false;              // the workers of a child sum among themselves first
   bool by_address = false;
   unsigned shards = 2;
   uint64_t credit_bytes = 4 << 20;
@@ -105,8 +107,9 @@ class Job {
         server->attach(shard, rank, std::move(server_end), options.checksum, peer);
         clients.back()->connect(0, shard, std::move(client_end), options.checksum, options.nearby, peer);
       }
-      clients.back()->start();
     }
+    if (options.grouped) form_groups(settings.child_of);
+    for (auto& client : clients) client->start();
   }
 
   // Partitions go round the shards, the first one depending on the tensor.
@@ -125,6 +128,28 @@ class Job {
   std::vector<std::unique_ptr<Client>> clients;
 
  private:
+  void form_groups(const std::vector<uint16_t>& child_of) {
+    for (uint16_t child = 0; child <= *std::max_element(child_of.begin(), child_of.end()); ++child) {
+      std::vector<uint16_t> ranks;
+      for (uint16_t rank = 0; rank < child_of.size(); ++rank) {
+        if (child_of[rank] == child) ranks.push_back(rank);
+      }
+      if (ranks.size() < 2) continue;
+      const auto board = Mapping::create("test-board", board::bytes_for(static_cast<uint32_t>(ranks.size())));
+      std::vector<std::shared_ptr<Arena>> arenas;
+      std::vector<GroupMemory::Rank> memory;
+      for (size_t i = 0; i < ranks.size(); ++i) {
+        arenas.push_back(std::make_shared<Arena>(size_t{64} << 20));
+        memory.push_back({arenas[i]->memory(), ::getpid()});
+      }
+      for (uint32_t i = 0; i < ranks.size(); ++i) {
+        GroupSettings settings{ranks, static_cast<uint32_t>(child_of.size()), true, true};
+        clients[ranks[i]]->join(
+            std::make_shared<LocalGroup>(settings, board, arenas[i], GroupMemory(i, memory)));
+      }
+    }
+  }
+
   const JobOptions options_;
 };
 

@@ -114,6 +114,32 @@ def test_more_ranks_than_cores() -> None:
         assert job.wait() == [28.0 + 8 * 59] * 8
 
 
+def switches_for_many_small_tensors(count: int) -> int:
+    import resource
+
+    import numpy as np
+
+    import byteps as bps
+
+    bps.init()
+    mine = [np.full(1000, bps.rank() + index, np.float32) for index in range(count)]
+    for _ in range(2):  # the first time they are declared
+        bps.barrier()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        handles = [
+            bps.push_pull_async(tensor, average=False, name=f"t{index}") for index, tensor in enumerate(mine)
+        ]
+        sums = [bps.synchronize(handle) for handle in handles]
+        switches = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
+    assert all(total[0] == 2 * index + 1 for index, total in enumerate(sums))
+    return switches
+
+
+def test_many_small_tensors_need_few_wake_ups() -> None:
+    with cluster(switches_for_many_small_tensors, nproc=2, args=(1000,), deadline_s=60) as job:
+        assert max(job.wait()) < 250  # of 1,000 tensors; one for each would be 1,000
+
+
 def resume_on_the_same_machine() -> list[float]:
     import numpy as np
 
