@@ -55,7 +55,8 @@ struct KeyState {
   bool sum_is_wide = false;
   BufferRef result;  // of the round before; in asynchronous mode the stored value
   uint32_t result_round = 0;
-  std::string failure;  // why the open round cannot succeed; every contribution is answered with it
+  std::string failure;  // why the open round cannot succeed
+  bool failure_told = false;
   std::vector<std::pair<uint16_t, uint32_t>>
       waiting_for_value;          // asynchronous: (rank, round) that came first
   std::vector<uint32_t> counted;  // asynchronous, by child: rounds already added

@@ -243,13 +243,11 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
   if (!key.round.open()) {
     open_round(key, terms);
   } else if (!(key.terms == terms) && key.failure.empty()) {
-    fail_round(key, ErrorKind::conflict,
-               key.tensor->name + ": ranks call different operations: " + settings_.ranks[rank] + " a " +
-                   text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
+    fail_round(key, key.tensor->name + ": ranks call different operations: " + settings_.ranks[rank] + " a " +
+                        text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
   }
   if (!key.failure.empty()) {
     key.round.hold(child);
-    send_error(key, rank, header.round, ErrorKind::conflict, key.failure);
     advance(key, header);
     return true;
   }
@@ -286,9 +284,8 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
   }
   key.ways[child] = {rank, false, 0};
   if (!key.round.open()) open_round(key, Terms{});
-  if (key.failure.empty()) fail_round(key, ErrorKind::conflict, std::move(text));
+  if (key.failure.empty()) fail_round(key, std::move(text));
   key.round.hold(child);
-  send_error(key, rank, header.round, ErrorKind::conflict, key.failure);
   advance(key, header);
 }
 
@@ -316,6 +313,8 @@ void Shard::advance(KeyState& key, const Header& header) {
     if (key.failure.empty()) {
       live_bytes_ -= key.length;  // the sum becomes the result
       publish(key, header);
+    } else {
+      tell_failure(key, ErrorKind::conflict);
     }
     tell_answered(key);
     close_round(key);
@@ -331,6 +330,7 @@ void Shard::close_round(KeyState& key) {
   key.sum.reset();
   open_bytes_ -= key.length;
   key.failure.clear();
+  key.failure_told = false;
   key.round.close();
   --open_rounds_;
 }
@@ -435,11 +435,19 @@ void Shard::send_error(const KeyState& key, uint16_t rank, uint32_t round, Error
   link->send_text(header, text);
 }
 
-void Shard::fail_round(KeyState& key, ErrorKind kind, std::string text) {
+// Children are told when all have come, and not before: one that heard of it at once would push its next
+// round while this one is still open.
+void Shard::fail_round(KeyState& key, std::string text) {
   key.failure = std::move(text);
   for (uint16_t child = 0; child < children(); ++child) {
-    if (!key.round.contributed(child)) continue;
-    key.round.waive(child);
+    if (key.round.contributed(child)) key.round.waive(child);
+  }
+}
+
+void Shard::tell_failure(KeyState& key, ErrorKind kind) {
+  if (std::exchange(key.failure_told, true)) return;
+  for (uint16_t child = 0; child < children(); ++child) {
+    if (key.round.missing(child)) continue;
     send_error(key, key.ways[child].rank, key.round.round(), kind, key.failure);
   }
 }
@@ -448,8 +456,11 @@ void Shard::rank_departed(uint16_t rank) {
   if (settings_.asynchronous) return;  // nobody waits for anybody
   if (first_departed_ < 0) first_departed_ = rank;
   for (auto& [_, key] : keys_) {
-    if (!key.round.open() || !key.failure.empty() || !key.round.missing(child_of(rank))) continue;
-    fail_round(key, ErrorKind::lost, settings_.ranks[rank] + " has left the job");
+    if (!key.round.open() || !key.round.missing(child_of(rank))) continue;
+    // It will never be complete: whoever is there is told now, also of a failure that was to be told later.
+    const bool fails_now = key.failure.empty();
+    if (fails_now) fail_round(key, settings_.ranks[rank] + " has left the job");
+    tell_failure(key, fails_now ? ErrorKind::lost : ErrorKind::conflict);
   }
 }
 

@@ -71,7 +71,8 @@ class Shard final : public EventLoop::Owner {
   void send_resend(const KeyState& key, uint16_t rank, uint32_t round);
   void send_error(const KeyState& key, uint16_t rank, uint32_t round, ErrorKind kind,
                   const std::string& text);
-  void fail_round(KeyState& key, ErrorKind kind, std::string text);
+  void fail_round(KeyState& key, std::string text);
+  void tell_failure(KeyState& key, ErrorKind kind);
   void close_round(KeyState& key);
   void rank_departed(uint16_t rank);
   void forget(const std::vector<uint32_t>& tensors);

@@ -60,6 +60,7 @@ class Operation {
   // must be kept.
   std::atomic<bool> given_up{false};
   std::byte* staged = nullptr;  // where its bytes are while they are summed, if not at src and dst
+  std::byte* landing() const { return staged ? staged : dst; }
   size_t active_index = 0;
 
   bool done() { return finished() || (driver && driver->poll(*this)); }

@@ -14,7 +14,7 @@ namespace {
 
 // What the ranks of this machine have summed lies in the destination.
 const std::byte* pushed_memory(const Route& route) {
-  return route.tensor->group ? route.op->dst : route.op->src;
+  return route.tensor->group ? route.op->landing() : route.op->src;
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ void ServerLink::abandon(Route& route) {
   if (peer_) lease_.withdraw();
   const size_t bytes = route.tensor->cut.tensor_bytes;
   link_->let_go(route.op->src, route.op->src + bytes, thread_.pool());
-  link_->let_go(route.op->dst, route.op->dst + bytes, thread_.pool());
+  link_->let_go(route.op->landing(), route.op->landing() + bytes, thread_.pool());
 }
 
 // ---- sending
@@ -223,7 +223,7 @@ std::byte* ServerLink::begin(const Header& header) {
         throw WireError("RESULT: " + route->tensor->name + ": " + std::to_string(header.length) +
                         " bytes, expected " + std::to_string(route->tensor->cut.length_of(piece)));
       }
-      return route->op->dst + route->tensor->cut.offset_of(piece);
+      return route->op->landing() + route->tensor->cut.offset_of(piece);
     }
     default:
       throw WireError(std::string(name_of(header.type)) + ": not a frame that a server sends");
@@ -249,7 +249,8 @@ void ServerLink::end(const Header& header, bool landed) {
         if (header.flags & kFlagByAddress) fetch(header, *route, piece);
         thread_.client().count_pull(bytes);
         thread_.client().sample(*route->tensor, "pull", header.round, piece,
-                                op.dst + route->tensor->cut.offset_of(piece), bytes, route->tensor->dtype);
+                                op.landing() + route->tensor->cut.offset_of(piece), bytes,
+                                route->tensor->dtype);
       }
       if (route->tensor->group) route->tensor->group->publish(op, route->pieces[position]);
       answered(*route, position);
@@ -280,7 +281,7 @@ void ServerLink::end(const Header& header, bool landed) {
 // The result itself, out of the server's memory. Why it is still there: see Shard::send_result.
 void ServerLink::fetch(const Header& header, Route& route, uint32_t piece) {
   const uint32_t bytes = route.tensor->cut.length_of(piece);
-  const auto copied = peer_->copy(route.op->dst + route.tensor->cut.offset_of(piece), offer_, bytes);
+  const auto copied = peer_->copy(route.op->landing() + route.tensor->cut.offset_of(piece), offer_, bytes);
   if (copied == PeerMemory::Copied::yes) return;
   const std::string what = "RESULT: cannot read " + std::to_string(bytes) + " bytes of " +
                            route.tensor->name + " round " + std::to_string(header.round) + " at " +
