@@ -114,6 +114,7 @@ void LocalGroup::contribute(const std::shared_ptr<Operation>& op) {
     departed = departed_;
   }
   op->started.store(true, std::memory_order_release);
+  client_->sample(tensor, "push", op->round, 0, op->src, bytes, tensor.dtype);
   if (departed >= 0 && !tensor.slot.has_arrived(static_cast<uint32_t>(departed), op->round)) {
     return fail_without(*op, static_cast<uint32_t>(departed));
   }
@@ -331,7 +332,12 @@ void LocalGroup::settle(Operation& op) {
     }
   }
   const bool closed = closed_.load(std::memory_order_acquire);
-  if (!closed) client_->count_local(op);
+  if (!closed) {
+    client_->count_local(op);
+    if (!op.failing()) {
+      client_->sample(tensor, "pull", op.round, 0, op.dst, tensor.cut.tensor_bytes, tensor.dtype);
+    }
+  }
   op.finish();
   if (op.failing()) tensor.slot.changed().notify();  // whoever waits for it may sleep there
   if (!closed) tensor.finished(op);

@@ -176,8 +176,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     op.waited_bytes.fetch_add(between > own ? between - own : 0, std::memory_order_relaxed);
   }
   thread_.client().count_push(bytes);
-  thread_.client().sample(*route.tensor, "push", header.round, piece, data, bytes,
-                          wide ? DType::f32 : route.tensor->dtype);
+  thread_.client().sample(*route.tensor, route.tensor->group ? "push of this machine" : "push", header.round,
+                          piece, data, bytes, wide ? DType::f32 : route.tensor->dtype);
   thread_.trace_frame(">", *this, header);
 }
 
@@ -248,9 +248,9 @@ void ServerLink::end(const Header& header, bool landed) {
         const uint32_t bytes = route->tensor->cut.length_of(piece);
         if (header.flags & kFlagByAddress) fetch(header, *route, piece);
         thread_.client().count_pull(bytes);
-        thread_.client().sample(*route->tensor, "pull", header.round, piece,
-                                op.landing() + route->tensor->cut.offset_of(piece), bytes,
-                                route->tensor->dtype);
+        thread_.client().sample(*route->tensor, route->tensor->group ? "pull of this machine" : "pull",
+                                header.round, piece, op.landing() + route->tensor->cut.offset_of(piece),
+                                bytes, route->tensor->dtype);
       }
       if (route->tensor->group) route->tensor->group->publish(op, route->pieces[position]);
       answered(*route, position);

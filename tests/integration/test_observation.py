@@ -39,6 +39,15 @@ def test_sample_tensor_by_name_at_every_stage() -> None:
     assert "other" not in workers + server
 
 
+def test_sample_tensor_on_one_machine() -> None:
+    with cluster(two_steps, nproc=2, env={"BYTEPS_DEBUG_SAMPLE_TENSOR": "fc.weight"}) as job:
+        job.wait()
+        for rank, values in enumerate(("1.5, 2.5", "3, 5")):
+            assert f"push: float32[2] = {values}" in job.workers[rank].output
+            assert "pull: float32[2] = 4.5, 7.5" in job.workers[rank].output
+            assert "other" not in job.workers[rank].output
+
+
 def test_sample_tensor_by_key() -> None:
     workers, _ = output_of({"BYTEPS_DEBUG_SAMPLE_TENSOR": "0"})
     assert "fc.weight (key 0) round 0 push" in workers
