@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_peer_loss import DEAF_HEARTBEAT, FAST_HEARTBEAT, leave_early, raise_in_one
+from test_peer_loss import (
+    DEAF_HEARTBEAT,
+    FAST_HEARTBEAT,
+    HOST,
+    leave_early,
+    push_until_somebody_is_lost,
+    raise_in_one,
+)
 
-from byteps.testing import cluster, report
+from byteps.testing import cluster
 
-HOST = socket.gethostname()
 SHM = Path("/dev/shm")
-
-
-def push_until_somebody_is_lost(elements: int, in_arena: bool) -> dict[str, Any]:
-    import numpy as np
-
-    import byteps as bps
-
-    bps.init()
-    data = bps.empty(elements, np.float32) if in_arena else np.empty(elements, np.float32)
-    data[:] = 1
-    for round_number in range(1_000_000):
-        if round_number == 3:
-            report("running")
-        try:
-            bps.push_pull(data, name="gradient")
-        except bps.PeerLostError as error:
-            first = {"role": error.role, "rank": error.rank, "host": error.host, "text": str(error)}
-            break
-    try:
-        bps.push_pull(data, name="gradient")
-    except bps.PeerLostError as error:
-        assert (error.role, error.rank) == (first["role"], first["rank"])  # every later operation, too
-        return first
-    raise AssertionError("an operation after the loss succeeded")
 
 
 @pytest.mark.parametrize(
@@ -98,16 +79,12 @@ def test_an_exception_in_one_rank_ends_the_others_with_its_name() -> None:
         assert results[1] is not None and "worker 0" in results[1], job.describe()
 
 
-def stay_in_a_job(in_arena: bool) -> None:
-    push_until_somebody_is_lost(1_000_000, in_arena)
-
-
 def test_nothing_is_left_when_all_ranks_are_killed_at_once(tmp_path: Path) -> None:
     sockets = tmp_path / "sockets"
     before = set(SHM.iterdir())
     env = {"BYTEPS_SOCKET_PATH": str(sockets)}
     for _ in range(2):  # and the next job starts as if nothing had been
-        with cluster(stay_in_a_job, nproc=3, args=(True,), env=env) as job:
+        with cluster(push_until_somebody_is_lost, nproc=3, args=(1_000_000, True), env=env) as job:
             for worker in job.workers:
                 worker.wait_report()
             assert not list(sockets.iterdir())

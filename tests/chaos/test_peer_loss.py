@@ -16,13 +16,14 @@ DEAF_HEARTBEAT = {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "600"}
 HOST = socket.gethostname()
 
 
-def push_until_somebody_is_lost(elements: int) -> dict[str, Any]:
+def push_until_somebody_is_lost(elements: int, in_arena: bool = False) -> dict[str, Any]:
     import numpy as np
 
     import byteps as bps
 
     bps.init()
-    data = np.ones(elements, np.float32)
+    data = bps.empty(elements, np.float32) if in_arena else np.empty(elements, np.float32)
+    data[:] = 1
     for round_number in range(1_000_000):
         if round_number == 3:
             report("running")
