@@ -331,8 +331,7 @@ void LocalGroup::settle(Operation& op) {
       active_.pop_back();
     }
   }
-  const bool closed = closed_.load(std::memory_order_acquire);
-  if (!closed) {
+  if (!closed_.load(std::memory_order_acquire)) {
     client_->count_local(op);
     if (!op.failing()) {
       client_->sample(tensor, "pull", op.round, 0, op.dst, tensor.cut.tensor_bytes, tensor.dtype);
@@ -340,7 +339,7 @@ void LocalGroup::settle(Operation& op) {
   }
   op.finish();
   if (op.failing()) tensor.slot.changed().notify();  // whoever waits for it may sleep there
-  if (!closed) tensor.finished(op);
+  tensor.finished(op);
 }
 
 bool LocalGroup::wait(Operation& op, int64_t timeout_ns) {
