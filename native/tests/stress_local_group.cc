@@ -74,7 +74,7 @@ void sums_are_exact(MachineOptions options, uint64_t seed) {
   }
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < options.ranks; ++rank) {
-    threads.emplace_back([&, rank] { push_rounds(machine, rank, options.ranks, sizes, 10, seed); });
+    threads.emplace_back([&, rank] { push_rounds(machine, rank, options.ranks, sizes, 5, seed); });
   }
   for (auto& thread : threads) thread.join();
 }
@@ -83,7 +83,7 @@ void endings_let_go_of_memory(uint64_t seed) {
   std::mt19937_64 random(seed);
   constexpr size_t kElements = 1 << 20;
   const std::vector<float> mark(kElements, -1.0f);
-  for (int repeat = 0; repeat < 40; ++repeat) {
+  for (int repeat = 0; repeat < 24; ++repeat) {
     Machine machine({.ranks = 2});
     const auto t0 = machine.declare(0, 1, DType::f32, kElements * 4);
     const auto t1 = machine.declare(1, 1, DType::f32, kElements * 4);
