@@ -13,6 +13,7 @@ no rank used keeps ``grad = None``, as in one process, and one that some rank us
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from byteps.errors import BytePSError, ConfigError
+from byteps.errors import BytePSError, ConfigError, DeclarationError
 from byteps.torch.compression import Cast, Compression
 from byteps.torch.gradient_slot import Slot
 from byteps.torch.ops import NUMBERS
@@ -134,7 +135,7 @@ class GradientExchange:
         specs = [slot.spec(self._codec) for slot in self._slots.values()]
         specs.append(Spec(self._prefix + _MAP_NAME, NUMBERS[torch.int32], tuple(self._map.shape)))
         taken.update(spec.name for spec in specs)
-        session.declare(specs)
+        _declare(session, specs)
         for slot in self._slots.values():
             slot.bind(session)
         return session
@@ -225,6 +226,20 @@ class GradientExchange:
         self.flush()
         for slot in self._slots.values():
             slot.wait()
+
+
+def _declare(session: Session, specs: list[Spec]) -> None:
+    """Declare on all ranks together, so that every rank is told at once if one of them has another model.
+
+    Without the barrier a rank that came first would go on, and wait for one that has died of the difference.
+    """
+    with contextlib.suppress(DeclarationError):
+        session.declare(specs)
+    session.barrier()
+    for spec in specs:
+        conflict = session.tensors[spec.name].conflict
+        if conflict:
+            raise DeclarationError(conflict)
 
 
 def _count(passes: int) -> int:
