@@ -3,9 +3,9 @@
     python train_digits.py                                            a job of one
     bpslaunch --workers 2 --servers 1 python train_digits.py          two workers and a server on this machine
 
-Every worker trains on its own part of the data. The moment a layer's gradient is ready, a hook pushes it;
-the servers average it while the backward pass goes on with the layers before. Only the step waits for the
-results.
+Every worker trains on its own part of the data. DistributedOptimizer pushes a layer's gradient the moment it
+is ready, and it is averaged while the backward pass goes on with the layers before. Only the step waits for
+the results.
 """
 
 from __future__ import annotations
@@ -20,30 +20,6 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import byteps.torch as bps
-
-
-class GradientExchange:
-    """Averages the gradients of a model over all workers, while the backward pass is still running."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._handles: list[bps.Handle[torch.Tensor]] = []
-        parameters = dict(model.named_parameters())
-        bps.declare({f"Gradient.{name}": parameter for name, parameter in parameters.items()})
-        for index, (name, parameter) in enumerate(parameters.items()):
-            # The first layers are needed first in the next forward pass, but come last in this backward pass.
-            parameter.register_post_accumulate_grad_hook(self._hook(f"Gradient.{name}", priority=-index))
-
-    def _hook(self, name: str, priority: int) -> Any:
-        def push(parameter: torch.Tensor) -> None:
-            self._handles.append(bps.push_pull_async_inplace(parameter.grad, name=name, priority=priority))
-
-        return push
-
-    def wait(self) -> None:
-        """Until every gradient is the average over all workers."""
-        for handle in self._handles:
-            bps.synchronize(handle)
-        self._handles.clear()
 
 
 class Display:
@@ -120,9 +96,10 @@ def train(args: argparse.Namespace) -> float:
     train_images, train_labels, test_images, test_labels = load(args.seed)
     torch.manual_seed(args.seed + bps.rank())  # differs on purpose: the broadcast makes them alike
     model = network()
-    bps.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-    exchange = GradientExchange(model)
+    optimizer = bps.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    bps.broadcast_parameters(model.state_dict(), root_rank=0)
+    bps.broadcast_optimizer_state(optimizer, root_rank=0)
     display = Display(args.epochs)
     batch = max(1, args.batch_size // bps.size())  # the job's batch is the same however many share it
     share = len(train_labels) // bps.size()
@@ -134,9 +111,8 @@ def train(args: argparse.Namespace) -> float:
         for chosen in mine.split(batch):
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(train_images[chosen]), train_labels[chosen])
-            loss.backward()  # the hooks push gradients as they appear
-            exchange.wait()
-            optimizer.step()
+            loss.backward()  # gradients are pushed as they appear
+            optimizer.step()  # with those of all workers
             losses.append(loss.item())
         trained += share * bps.size()
         accuracy = accuracy_on(model, test_images, test_labels)

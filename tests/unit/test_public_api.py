@@ -34,8 +34,13 @@ VERBS = [
     "synchronize",
 ]
 TORCH_VERBS = [
+    "Compression",
+    "DistributedOptimizer",
     "broadcast_async",
+    "broadcast_object",
+    "broadcast_optimizer_state",
     "broadcast_parameters",
+    "byteps_push_pull",
     "empty",
     "empty_like",
     "push_pull_async_inplace",

@@ -1,0 +1,55 @@
+"""Objects as bytes and tensors: what is kept, what is refused, what never runs code."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import msgspec  # noqa: E402
+
+from byteps.errors import UnsupportedTensorError  # noqa: E402
+from byteps.torch import tree  # noqa: E402
+
+
+def cpu(kind: str) -> Any:
+    return torch.device("cpu")
+
+
+def test_small_tensors_travel_inside_and_large_ones_beside() -> None:
+    small, large = torch.arange(3.0), torch.arange(20_000.0)
+    data, beside = tree.pack({"small": small, "large": large}, "it", allow_pickle=False)
+    assert [each.shape for each in beside] == [large.shape] and len(data) < 200
+    found = tree.unpack(data, allow_pickle=False, device_of=cpu)
+    assert torch.equal(found.value["small"], small)
+    assert found.tensors[0].data_ptr() == found.value["large"].data_ptr()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [torch.tensor(-0.0), torch.tensor([float("nan")]), torch.tensor([1, 2], dtype=torch.int16).expand(2, 2)],
+)
+def test_bits_are_kept(value: Any) -> None:
+    data, _ = tree.pack(value, "it", allow_pickle=False)
+    found = tree.unpack(data, allow_pickle=False, device_of=cpu).value
+    assert found.dtype is value.dtype and found.shape == value.shape
+    assert found.numpy().tobytes() == value.contiguous().numpy().tobytes()
+
+
+def test_what_needs_pickle_is_named_by_its_path() -> None:
+    with pytest.raises(UnsupportedTensorError, match=r"state\['a'\]\[1\] is a builtins\.set"):
+        tree.pack({"a": [1, {2}]}, "state", allow_pickle=False)
+    with pytest.raises(UnsupportedTensorError, match="Tensor"):
+        tree.pack(torch.eye(2).to_sparse(), "state", allow_pickle=False)
+
+
+def test_pickle_is_not_read_where_it_is_not_allowed() -> None:
+    data = msgspec.msgpack.encode(["pickle", pickle.dumps({1})])
+    assert tree.unpack(data, allow_pickle=True, device_of=cpu).value == {1}
+    with pytest.raises(UnsupportedTensorError):
+        tree.unpack(data, allow_pickle=False, device_of=cpu)
+    with pytest.raises(UnsupportedTensorError, match="dtype"):
+        tree.unpack(msgspec.msgpack.encode(["dtype", "load"]), allow_pickle=False, device_of=cpu)
