@@ -34,6 +34,7 @@ VERBS = [
     "synchronize",
 ]
 TORCH_VERBS = [
+    "Compression",
     "broadcast_async",
     "broadcast_parameters",
     "empty",

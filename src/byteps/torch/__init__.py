@@ -29,6 +29,7 @@ from byteps import (
     suspend,
     synchronize,
 )
+from byteps.torch.compression import Compression
 from byteps.torch.memory import empty, empty_like
 from byteps.torch.ops import (
     broadcast,
@@ -42,6 +43,7 @@ from byteps.torch.ops import (
 from byteps.torch.parameters import broadcast_parameters
 
 __all__ = [
+    "Compression",
     "Handle",
     "barrier",
     "broadcast",
