@@ -35,8 +35,12 @@ VERBS = [
 ]
 TORCH_VERBS = [
     "Compression",
+    "DistributedOptimizer",
     "broadcast_async",
+    "broadcast_object",
+    "broadcast_optimizer_state",
     "broadcast_parameters",
+    "byteps_push_pull",
     "empty",
     "empty_like",
     "push_pull_async_inplace",

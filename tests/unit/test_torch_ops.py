@@ -46,7 +46,7 @@ def test_other_devices_layouts_and_dtypes_are_refused(verb: object) -> None:
 def test_a_parameter_can_be_sent_and_replaced() -> None:
     parameter = torch.nn.Parameter(torch.arange(4.0))
     out = bps.push_pull(parameter, name="p")
-    assert not out.requires_grad and out.data_ptr() != parameter.data_ptr()
+    assert out.requires_grad and out.data_ptr() != parameter.data_ptr()
     assert bps.push_pull_inplace(parameter, name="p") is parameter
     assert bps.broadcast(parameter, 0, name="p") is parameter
     assert parameter.requires_grad and parameter.is_leaf

@@ -3,9 +3,9 @@
     import byteps.torch as bps
 
     bps.init()
+    optimizer = bps.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     bps.broadcast_parameters(model.state_dict(), root_rank=0)
-    handle = bps.push_pull_async_inplace(p.grad, name="Gradient.weight")
-    bps.synchronize(handle)
+    bps.broadcast_optimizer_state(optimizer, root_rank=0)
 
 Pure Python over addresses: nothing here is compiled against PyTorch.
 """
@@ -30,25 +30,33 @@ from byteps import (
     synchronize,
 )
 from byteps.torch.compression import Compression
+from byteps.torch.differentiable import push_pull
 from byteps.torch.memory import empty, empty_like
+from byteps.torch.objects import broadcast_object
 from byteps.torch.ops import (
     broadcast,
     broadcast_async,
     declare,
-    push_pull,
     push_pull_async,
     push_pull_async_inplace,
     push_pull_inplace,
 )
+from byteps.torch.ops import push_pull_async_inplace as byteps_push_pull
+from byteps.torch.optimizer import DistributedOptimizer
+from byteps.torch.optimizer_state import broadcast_optimizer_state
 from byteps.torch.parameters import broadcast_parameters
 
 __all__ = [
     "Compression",
+    "DistributedOptimizer",
     "Handle",
     "barrier",
     "broadcast",
     "broadcast_async",
+    "broadcast_object",
+    "broadcast_optimizer_state",
     "broadcast_parameters",
+    "byteps_push_pull",
     "counters",
     "declare",
     "empty",

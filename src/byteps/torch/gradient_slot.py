@@ -100,6 +100,7 @@ class Slot:
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
+        self.handle = None
 
     # Operations
 
@@ -117,7 +118,9 @@ class Slot:
         session = current.session
         if session is not exchange.session:
             session = exchange.bind()
-            self.left = 0
+            if session.size == 1:
+                return
+            exchange.is_open, self.left = True, 0
         if exchange.readiness is not None:
             exchange.readiness.append(self)
         grad = parameter.grad

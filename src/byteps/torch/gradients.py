@@ -14,7 +14,7 @@ no rank used keeps ``grad = None``, as in one process, and one that some rank us
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ from byteps.worker.interface import Spec
 from byteps.worker.session import Session
 from byteps.worker.tensors import codec_of
 
-__all__ = ["GradientExchange"]
+__all__ = ["GradientExchange", "distinct"]
 
 _MAP_NAME = "used parameters"
 _taken: weakref.WeakKeyDictionary[Session, set[str]] = weakref.WeakKeyDictionary()
@@ -95,12 +95,19 @@ class GradientExchange:
         A parameter given under several names (shared layers) has the first. Frozen ones take part from
         when they are not frozen any more.
         """
-        self._check_closed("add")
-        new = _distinct(named_parameters, known=self._slots)
+        self.restart("add")
+        new = {
+            name: parameter
+            for name, parameter in distinct(named_parameters).items()
+            if parameter not in self._slots and (parameter.requires_grad or parameter.dtype in NUMBERS)
+        }
         if not self._numbered:
             self._number(new)
+        known = {slot.name for slot in self._slots.values()}
         for name, parameter in new.items():
             slot = Slot(self, self._prefix + name, parameter, len(self._slots))
+            if slot.name in known:
+                raise ConfigError(f"add: there is a parameter called {name!r} already; give it another name")
             self._slots[parameter] = slot
         self._map = torch.zeros(len(self._slots), dtype=torch.int32)
         self.bind()
@@ -118,7 +125,10 @@ class GradientExchange:
         """Declare everything in the current membership; done again by the first hook after ``resume()``."""
         self.session = session = current.required("GradientExchange")
         self._map_handle = None
+        self.is_open = False
         if session.size == 1:
+            for slot in self._slots.values():
+                slot.remove()
             return session
         taken = _taken.setdefault(session, set())
         specs = [slot.spec(self._codec) for slot in self._slots.values()]
@@ -128,6 +138,22 @@ class GradientExchange:
         for slot in self._slots.values():
             slot.bind(session)
         return session
+
+    @property
+    def is_between_passes(self) -> bool:
+        """True when a parameter has got some of the step's backward passes and waits for the others."""
+        return any(0 < slot.left < self.passes_per_step for slot in self._slots.values())
+
+    def restart(self, operation: str) -> None:
+        """Count the backward passes of this step anew; refused when gradients are on their way."""
+        for slot in self._slots.values():
+            if slot.handle is not None:
+                raise BytePSError(
+                    f"{operation}: the gradient {slot.name} is on its way to the other ranks and would be "
+                    "changed under them; call step() or synchronize() first"
+                )
+            slot.left = self.passes_per_step
+        self.is_open = False
 
     def set_order(self, parameters: Iterable[Tensor]) -> None:
         """Say in which order the next forward pass needs the parameters: the first is the most urgent.
@@ -141,10 +167,10 @@ class GradientExchange:
 
     def set_passes_per_step(self, passes: int) -> None:
         """Add up the gradients of this many backward passes before they are pushed."""
-        self._check_closed("set_backward_passes_per_step")
-        self.passes_per_step = _count(passes)
-        for slot in self._slots.values():
-            slot.left = passes
+        wanted = _count(passes)
+        self.restart("set_backward_passes_per_step")
+        self.passes_per_step = wanted
+        self.restart("set_backward_passes_per_step")
 
     def remove(self) -> None:
         """Take the hooks off, on every rank; its names can be used again."""
@@ -163,26 +189,29 @@ class GradientExchange:
         if self.session.size == 1:
             return
         missing = [slot for slot in self._slots.values() if slot.handle is None]
-        used = self._exchange_map(missing)
+        absent = [slot for slot in missing if slot.parameter.grad is None]
+        used = self._exchange_map(absent)
         for slot in missing:
-            if used is None or used[slot.index]:
+            if slot.parameter.grad is not None or used(slot):
                 slot.push(self.session)
-            slot.hook()
+                slot.hook()
         if self.readiness:
             self.set_order([slot.parameter for slot in reversed(self.readiness)])
 
-    def _exchange_map(self, missing: list[Slot]) -> list[int] | None:
-        """How many ranks used each parameter; None where this rank used all and needs not wait for it."""
+    def _exchange_map(self, absent: list[Slot]) -> Callable[[Slot], bool]:
+        """Tell the others what has no gradient here; gives what says whether another rank has one."""
         if self._map_handle is not None:
             self._map_handle.wait()  # of the last step, and long done
-        absent = [slot.index for slot in missing if slot.parameter.grad is None]
         self._map.fill_(1)
         if absent:
-            self._map[absent] = 0
+            self._map[[slot.index for slot in absent]] = 0
         declared = self.session.tensors[self._prefix + _MAP_NAME]
         address = self._map.data_ptr()
         self._map_handle = self.session.push_pull(declared, address, address, False, 1, self._map, self._map)
-        return self._map_handle.wait().tolist() if absent else None
+        if not any(slot.parameter.requires_grad for slot in absent):  # what is frozen is so on every rank
+            return lambda slot: False
+        counts = self._map_handle.wait().tolist()
+        return lambda slot: bool(counts[slot.index])
 
     def wait(self, parameter: Tensor) -> None:
         """Until ``parameter.grad`` is the result; at once if it has none. After ``flush()``."""
@@ -197,13 +226,6 @@ class GradientExchange:
         for slot in self._slots.values():
             slot.wait()
 
-    def _check_closed(self, operation: str) -> None:
-        if self.is_open:
-            raise BytePSError(
-                f"{operation}: gradients of the last backward pass are on their way; "
-                "call synchronize() or step() before"
-            )
-
 
 def _count(passes: int) -> int:
     if not isinstance(passes, int) or passes < 1:
@@ -211,20 +233,17 @@ def _count(passes: int) -> int:
     return passes
 
 
-def _distinct(
-    named_parameters: Iterable[tuple[str, Tensor]], known: Mapping[Tensor, Slot]
-) -> dict[str, Tensor]:
-    """By name, each tensor once; names that cannot tell two tensors apart are refused."""
+def distinct(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """By name, each tensor once, under its first name; a name for two tensors is refused."""
     names: dict[str, Tensor] = {}
-    seen = set(known)
+    seen: set[Tensor] = set()
     for name, parameter in named_parameters:
         if names.get(name, parameter) is not parameter:
             raise ConfigError(
                 f"named_parameters: two parameters are called {name!r}, with shapes "
                 f"{list(names[name].shape)} and {list(parameter.shape)}; give every parameter its own name"
             )
-        frozen_and_odd = not parameter.requires_grad and parameter.dtype not in NUMBERS
-        if parameter not in seen and not frozen_and_odd:
+        if parameter not in seen:
             seen.add(parameter)
             names[name] = parameter
     return names

@@ -24,7 +24,6 @@ __all__ = [
     "broadcast",
     "broadcast_async",
     "declare",
-    "push_pull",
     "push_pull_async",
     "push_pull_async_inplace",
     "push_pull_inplace",
@@ -107,17 +106,6 @@ def _device_push_pull(
     target, finish = _host_memory(tensor)
     address = target.data_ptr()
     return session.push_pull(declared, address, address, average, priority, target, tensor, finish)
-
-
-def push_pull(
-    tensor: Tensor,
-    average: bool = True,
-    name: str | None = None,
-    priority: int = 0,
-    compression_params: Mapping[str, object] | None = None,
-) -> Tensor:
-    """The average (or the sum) of every rank's ``tensor``, as a new tensor: see ``byteps.push_pull``."""
-    return push_pull_async(tensor, average, name, priority, compression_params).wait()
 
 
 def push_pull_inplace(

@@ -1,0 +1,206 @@
+"""``DistributedOptimizer``: an optimizer of ``torch.optim`` that steps with the gradients of all ranks.
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = bps.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+The gradients are pushed by hooks while the backward pass runs; ``step()`` waits for them. In asynchronous
+training (BYTEPS_ENABLE_ASYNC=1) the step comes first and what it changed is exchanged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copyreg
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from byteps.errors import ConfigError
+from byteps.torch.async_weights import AsyncWeights
+from byteps.torch.compression import Cast, Compression
+from byteps.torch.gradients import GradientExchange
+from byteps.torch.ops import push_pull_async
+from byteps.torch.parameter_names import Named, ParameterNames
+from byteps.worker import current
+
+__all__ = ["DistributedOptimizer"]
+
+
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Named | None = None,
+    compression: Cast = Compression.none,
+    backward_passes_per_step: int = 1,
+    compression_params: Mapping[str, object] | None = None,
+) -> Any:
+    """Make ``optimizer`` average gradients over all ranks before each step, and return it.
+
+    It is the same object, with its state, and still an instance of its class: learning rate schedulers and
+    ``torch.amp.GradScaler`` work on it. It has three more methods:
+
+    - ``synchronize()`` waits until every ``p.grad`` is the average over all ranks, to clip gradients before
+      the step, which is then done inside ``with optimizer.skip_synchronize():``;
+    - ``set_backward_passes_per_step(n)``: gradients of ``n`` passes are added up before they are pushed, so
+      divide the loss by ``n`` where you want their mean.
+
+    A parameter that no rank used keeps ``grad = None``; one that only others used gets a gradient.
+    ``zero_grad()`` between ``backward()`` and ``step()`` is refused: it would change what others read.
+    Whoever asks for ``param_groups`` in between, as ``GradScaler`` does, waits for the gradients.
+
+    A closure of ``step`` is followed by the exchange. For LBFGS, which decides by the loss, it returns the
+    average loss, so that all ranks decide alike.
+
+    All ranks must have the same parameters: DeclarationError names the first that differs. Raises
+    ConfigError for parameters without a name or with the same one, NotInitializedError before ``init()``.
+    """
+    session = current.required("DistributedOptimizer")
+    if isinstance(optimizer, _Distributed):
+        raise ConfigError("DistributedOptimizer: this optimizer is one already; wrap an optimizer once")
+    names = ParameterNames(named_parameters)
+    named = names.of_all(optimizer.param_groups)
+    weights = exchange = None
+    if session.config.enable_async and session.size > 1:
+        if compression.dtype is not None or compression_params:
+            raise ConfigError(
+                "DistributedOptimizer: with BYTEPS_ENABLE_ASYNC=1 exact weights are exchanged; expected "
+                "compression=Compression.none and compression_params=None"
+            )
+        weights = AsyncWeights(named)
+    else:
+        if session.size > 1 and isinstance(optimizer, torch.optim.SparseAdam):
+            raise ConfigError(
+                "DistributedOptimizer: SparseAdam takes sparse gradients only, and they are exchanged "
+                "as dense ones; use Adam"
+            )
+        exchange = GradientExchange(
+            named,
+            compression=compression,
+            compression_params=compression_params,
+            passes_per_step=backward_passes_per_step,
+        )
+    kind = type(optimizer)
+    vars(optimizer).pop("step", None)  # an older scheduler has put its own around the step of the class
+    vars(optimizer).update(_exchange=exchange, _weights=weights, _names=names, _plain_class=kind)
+    optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__doc__": kind.__doc__})
+    return optimizer
+
+
+class _Distributed(torch.optim.Optimizer):
+    """What ``DistributedOptimizer`` adds in front of an optimizer's class."""
+
+    _exchange: GradientExchange | None  # None in asynchronous training
+    _weights: AsyncWeights | None  # None otherwise
+    _names: ParameterNames
+    _plain_class: type[torch.optim.Optimizer]
+    _synchronize_in_step = True
+    _synchronized = False  # the user has called synchronize()
+    _settled = False  # somebody asked for param_groups, which did the same
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of parameters. After a backward pass this waits until their gradients are there."""
+        exchange = self._exchange
+        if exchange is not None and exchange.is_open and not exchange.is_between_passes:
+            exchange.synchronize()
+            self._settled = True
+        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
+        return groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.__dict__["param_groups"] = groups
+
+    def synchronize(self) -> None:
+        """Wait until every gradient is the average over all ranks."""
+        if self._exchange is not None:
+            self._exchange.synchronize()
+            self._synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """``step()`` inside does not synchronize: that has been done, and the gradients changed since."""
+        self._synchronize_in_step = False
+        try:
+            yield
+        finally:
+            self._synchronize_in_step = True
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Add up the gradients of this many backward passes before they are pushed."""
+        if self._exchange is not None:
+            self._exchange.set_passes_per_step(passes)
+
+    def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
+        """One step with the gradients of all ranks; returns the loss of ``closure``, if there is one."""
+        self._opt_called = True  # what schedulers look at to warn of a wrong order
+        evaluate = closure if closure is None or self._exchange is None else self._exchanged(closure)
+        if closure is None:
+            self._synchronize_for_step()
+
+        def local_step() -> Any:
+            # Not every optimizer's step knows a closure.
+            return super(_Distributed, self).step(*(() if evaluate is None else (evaluate,)), **kwargs)
+
+        result = local_step() if self._weights is None else self._weights.step(local_step)
+        self._synchronized = self._settled = False
+        return result
+
+    # Hooks of torch run in the step of the class below, and schedulers need not wrap this one.
+    step.hooked = True  # type: ignore[attr-defined]
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+
+    def _synchronize_for_step(self) -> None:
+        exchange = self._exchange
+        if exchange is None or not self._synchronize_in_step:
+            return
+        if not exchange.is_open and self._settled:
+            return
+        if not exchange.is_open and self._synchronized:
+            warnings.warn(
+                "step(): synchronize() has exchanged the gradients and now they are exchanged again; call "
+                "step() inside optimizer.skip_synchronize()",
+                stacklevel=3,
+            )
+        exchange.synchronize()
+
+    def _exchanged(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """The closure, and then the gradients of all ranks."""
+        by_loss = isinstance(self, torch.optim.LBFGS)
+
+        def evaluate() -> Any:
+            loss = closure()
+            self._synchronize_for_step()
+            if not by_loss:
+                return loss
+            mine = (
+                loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss), dtype=torch.float64)
+            )
+            return push_pull_async(mine, name="Loss of LBFGS").wait()
+
+        return evaluate
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients; refused between ``backward()`` and ``step()`` or ``synchronize()``."""
+        if self._exchange is not None:
+            self._exchange.restart("zero_grad")
+        self._synchronized = self._settled = False
+        super().zero_grad(set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Take one more group, on every rank the same; named by ``param_names`` or by its number."""
+        if self._exchange is not None:
+            self._exchange.restart("add_param_group")
+        super().add_param_group(param_group)
+        number = len(self.param_groups) - 1
+        named = self._names.of_group(number, self.param_groups[number])
+        if self._exchange is not None:
+            self._exchange.add(named)
+        elif self._weights is not None:
+            self._weights.add(named)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A copy has other parameters and no part in the exchange: it is an ordinary optimizer.
+        return copyreg.__newobj__, (self._plain_class,), self.__getstate__()  # type: ignore[attr-defined]
