@@ -176,6 +176,22 @@ def clipping_and_closures() -> None:
 
 
 @check
+def several_passes_for_each_step() -> None:
+    models = [Network(), Network()]
+    for model, crossing in zip(models, (False, True), strict=True):
+        inner = OPTIMIZERS["Adam"](groups_of(model))
+        optimizer = bps.DistributedOptimizer(inner, model.named_parameters(), backward_passes_per_step=2)
+        if crossing:
+            optimizer = bps.CrossBarrier(model, optimizer)
+        for step in range(3):
+            optimizer.zero_grad()
+            for number in range(2):
+                loss_of(model, 2 * step + number).backward()
+            optimizer.step()
+    same(*models)
+
+
+@check
 def a_layer_waits_for_its_own_gradients_only() -> None:
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))

@@ -378,6 +378,21 @@ def frozen_shared_and_cast() -> None:
 
 
 @check
+def a_copy_takes_no_part() -> None:
+    model = network(norm=True)
+    ddp = DistributedDataParallel(model)
+    plain_loss(ddp, bps.rank()).backward()
+    if bps.rank() == 0:  # alone
+        average = torch.optim.swa_utils.AveragedModel(ddp)
+        plain_loss(average, 0).backward()
+        average.update_parameters(ddp)
+    wanted = average_of(model, plain_loss)
+    ddp.zero_grad()
+    plain_loss(ddp, bps.rank()).backward()
+    same(model, wanted)
+
+
+@check
 def what_cannot_be_honoured_is_said() -> None:
     frozen = network().requires_grad_(False)
     for model, options, text in (

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from byteps.errors import ConfigError
 from byteps.torch.compression import Cast, Compression
 from byteps.torch.gradients import GradientExchange
+from byteps.torch.parallel.arguments import check, device_of
 from byteps.torch.parallel.buffers import ROOT_RANK, Buffers
 from byteps.torch.parallel.nested import moved, tensors_in
 from byteps.torch.parameters import broadcast_parameters
@@ -31,19 +32,6 @@ from byteps.worker import current
 __all__ = ["DistributedDataParallel"]
 
 _numbers = itertools.count()  # of instances in this process, the same on every rank
-
-# Arguments of torch's class that say how it should work inside: here nothing depends on them.
-_HARMLESS = {
-    "dim",
-    "bucket_cap_mb",
-    "bucket_cap_mb_list",
-    "find_unused_parameters",
-    "check_reduction",
-    "gradient_as_bucket_view",
-    "static_graph",
-    "skip_all_reduce_unused_params",
-    "batched_grad_copy",
-}
 
 
 class _Mark:
@@ -93,7 +81,7 @@ class DistributedDataParallel(nn.Module):
     ) -> None:
         super().__init__()
         session = current.required("DistributedDataParallel")
-        _check_arguments(others, device_ids, process_group, session.size)
+        check(session, others, device_ids, process_group)
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise ConfigError(
                 "DistributedDataParallel: no parameter of module requires a gradient, so there is nothing "
@@ -101,7 +89,7 @@ class DistributedDataParallel(nn.Module):
             )
         self.module = module
         self.device_ids = list(device_ids) if device_ids else None
-        self._device = _device(self.device_ids)
+        self._device = device_of(self.device_ids)
         chosen = broadcast_buffers if broadcast_buffers is not None else forward_sync_buffers
         self.broadcast_buffers = True if chosen is None else chosen
         self.require_backward_grad_sync = True
@@ -112,7 +100,8 @@ class DistributedDataParallel(nn.Module):
             state = [*named, *((n, b) for n, b in module.named_buffers() if n not in ignored)]
             broadcast_parameters(state, ROOT_RANK, prefix=f"{prefix}Parameter.")
         self._buffers_of_module = Buffers(module, f"{prefix}Buffers", ignored)
-        self._exchange = GradientExchange(
+        # None in a copy, as weight averaging makes them: it takes no part.
+        self._exchange: GradientExchange | None = GradientExchange(
             named,
             compression=compression,
             compression_params=compression_params,
@@ -129,15 +118,23 @@ class DistributedDataParallel(nn.Module):
         if self._running and not _inside_backward():
             # The last backward pass raised. Other ranks wait for the step that it began: contribute the rest.
             self._finish()
-        sync = torch.is_grad_enabled() and self.require_backward_grad_sync
+        sync = torch.is_grad_enabled() and self.require_backward_grad_sync and self._has_others()
         if sync and self.training and self.broadcast_buffers:
             self._buffers_of_module.broadcast()
         if self._device is not None:
             inputs, named = moved(inputs, self._device), moved(named, self._device)
         outputs = self.module(*inputs, **named)
-        if sync and current.session is not None and current.session.size > 1:
+        if sync:
             self._mark(outputs)
         return outputs
+
+    def _has_others(self) -> bool:
+        exchange, session = self._exchange, current.session
+        if exchange is None or session is None:  # a copy, or after the end of the job
+            return False
+        if exchange.session is not session:  # after resume()
+            exchange.bind()
+        return session.size > 1
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -159,6 +156,9 @@ class DistributedDataParallel(nn.Module):
         if self._running:
             self._finish()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_exchange": None, "_running": [], "_watches_parameters": False}
+
     # A backward pass
 
     def _mark(self, outputs: object) -> None:
@@ -176,7 +176,7 @@ class DistributedDataParallel(nn.Module):
     def _begin(self, mark: _Mark) -> None:
         if mark.spent:
             return
-        if not self._running:
+        if not self._running and self._exchange is not None:
             self._exchange.paused = False
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         self._running.append(mark)
@@ -184,15 +184,21 @@ class DistributedDataParallel(nn.Module):
     def _finish(self) -> None:
         """The end of ``backward()``. What this raises, ``backward()`` raises."""
         marks, self._running = self._running, []
-        self._exchange.paused = True
-        if self._exchange.is_open:  # some gradient came: this was no torch.autograd.grad()
+        exchange = self._exchange
+        if exchange is None:
+            return
+        exchange.paused = True
+        if exchange.is_open:  # some gradient came: this was no torch.autograd.grad()
             for mark in marks:
                 mark.spent = True
-            self._exchange.synchronize()
+            exchange.synchronize()
 
     def _watch_parameters(self, mark: _Mark) -> None:
         self._hidden_mark = mark
-        self._exchange.paused = False
+        exchange = self._exchange
+        if exchange is None:
+            return
+        exchange.paused = False
         if self._watches_parameters:
             return
         self._watches_parameters = True
@@ -201,7 +207,7 @@ class DistributedDataParallel(nn.Module):
             if not self._running and not self._hidden_mark.spent:
                 self._begin(self._hidden_mark)
 
-        for parameter in self._exchange.parameters:
+        for parameter in exchange.parameters:
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(first)  # type: ignore[no-untyped-call]
 
@@ -209,28 +215,3 @@ class DistributedDataParallel(nn.Module):
 def _inside_backward() -> bool:
     """True in a forward pass that a backward pass runs: checkpointing computes activations again."""
     return torch._C._current_graph_task_id() != -1
-
-
-def _device(device_ids: Sequence[int | torch.device] | None) -> torch.device | None:
-    if not device_ids:
-        return None
-    first = device_ids[0]
-    return torch.device("cuda", first) if isinstance(first, int) else torch.device(first)
-
-
-def _check_arguments(
-    others: Mapping[str, object], device_ids: Sequence[object] | None, process_group: Any, size: int
-) -> None:
-    for name, value in others.items():
-        if name not in _HARMLESS and value is not None:
-            raise ConfigError(f"DistributedDataParallel: {name}={value!r} cannot be honoured; leave it out")
-    if device_ids and len(device_ids) != 1:
-        raise ConfigError(
-            f"DistributedDataParallel: device_ids={list(device_ids)!r}, expected one device; "
-            "start one rank for each device"
-        )
-    if process_group is not None and process_group.size() != size:
-        raise ConfigError(
-            f"DistributedDataParallel: process_group has {process_group.size()} ranks, expected all {size} "
-            "of the job; a part of the job cannot average on its own"
-        )
