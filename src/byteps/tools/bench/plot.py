@@ -18,6 +18,12 @@ STYLES = {
     "arena": ("#2a9d57", "D"),
     "gloo": ("#d9822b", "s"),
     "bound": ("#555555", "^"),
+    "alone": ("#555555", "^"),
+    "ddp-gloo": ("#d9822b", "s"),
+    "optimizer": ("#1f6fb4", "o"),
+    "ddp": ("#2a9d57", "D"),
+    "hook": ("#8a5fb0", "v"),
+    "cross-barrier": ("#c0475a", "P"),
 }
 
 

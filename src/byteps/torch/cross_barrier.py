@@ -1,0 +1,192 @@
+"""``CrossBarrier``: the next forward pass starts before all gradients are in.
+
+    import byteps.torch.cross_barrier as bps
+
+    optimizer = bps.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    optimizer = bps.CrossBarrier(model, optimizer, num_steps=steps)
+
+Without it ``step()`` is a barrier between the backward pass and the next forward pass: it waits for the last
+gradient, though the first layer needs only its own. With it ``step()`` waits for nothing. Each layer, when
+the next forward pass is about to enter it, waits for its own gradients and updates its own parameters; what
+later layers need travels meanwhile. The numbers are those of training without it, bit for bit.
+
+All names of ``byteps.torch`` are here too, as users of BytePS know it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import byteps.torch
+from byteps.errors import ConfigError
+from byteps.torch import *  # noqa: F403
+from byteps.torch.gradients import GradientExchange
+from byteps.torch.layers import Layers
+from byteps.torch.optimizer import DistributedOptimizer
+
+__all__ = ["CrossBarrier", *byteps.torch.__all__]
+
+
+def CrossBarrier(model: nn.Module, optimizer: torch.optim.Optimizer, num_steps: int = 10**6) -> Any:
+    """Let the updates of ``optimizer`` cross into the next forward pass of ``model``, and return it.
+
+    It is the same object, so schedulers work on it: an update uses the learning rate of its own ``step()``.
+    It can be a ``DistributedOptimizer`` or one that is to become one, and must update each parameter by
+    itself, as SGD, Adam, AdamW and RMSprop do.
+
+    What is different from before:
+
+    - ``step()`` takes the gradients: they are ``None`` after it.
+    - Parameters are whole after ``synchronize()``, in ``state_dict()`` of model and optimizer, in a forward
+      pass that is not for training, and after step number ``num_steps``. Call ``synchronize()`` before you
+      look at them otherwise.
+    - To clip gradients call ``synchronize()`` after ``backward()``; ``step()`` uses them as they are then.
+
+    A layer is a module that is called. A compiled module is one layer.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ConfigError(
+            "CrossBarrier: LBFGS updates all parameters together, expected an optimizer that updates each by "
+            "itself; use DistributedOptimizer alone"
+        )
+    if isinstance(optimizer, _Crossing):
+        raise ConfigError("CrossBarrier: this optimizer crosses already; wrap an optimizer once")
+    if not hasattr(optimizer, "_exchange"):
+        optimizer = DistributedOptimizer(optimizer, model.named_parameters())
+    return _crossing(model, optimizer, num_steps)
+
+
+def _crossing(model: nn.Module, optimizer: Any, num_steps: int) -> Any:
+    if optimizer._exchange is None:
+        raise ConfigError(
+            "CrossBarrier: with BYTEPS_ENABLE_ASYNC=1 no rank waits for another, so there is no barrier to "
+            "cross; use DistributedOptimizer alone"
+        )
+    kind = type(optimizer)
+    vars(optimizer).pop("step", None)  # an older scheduler's, around the step of the old class
+    pending = _Pending(optimizer, optimizer._exchange)
+    layers = Layers(model, pending.apply)
+    vars(optimizer).update(_pending=pending, _layers=layers, _steps_left=num_steps)
+    optimizer.__class__ = type(kind.__name__, (_Crossing, kind), {"__doc__": kind.__doc__})
+    # Whoever saves or loads parameters gets or replaces what the last step has made of them.
+    whole: Any = model
+    whole.register_state_dict_pre_hook(lambda *_: pending.apply())
+    whole._register_load_state_dict_pre_hook(lambda *_: pending.apply())
+    return optimizer
+
+
+class _Pending:
+    """Updates that wait for their gradients: for each parameter its gradient and the options of its step."""
+
+    def __init__(self, optimizer: Any, exchange: GradientExchange) -> None:
+        self._optimizer = optimizer
+        self._exchange = exchange
+        self._updates: dict[Tensor, tuple[Tensor, dict[str, Any]]] = {}
+        # Updates what is in its groups by the rules of the plain class, on the state of the optimizer.
+        self._worker: Any = object.__new__(optimizer._plain_class)
+        no_hooks: OrderedDict[int, Any] = OrderedDict()  # the user's run once for each step()
+        hooks = {"_optimizer_step_pre_hooks": no_hooks, "_optimizer_step_post_hooks": no_hooks}
+        vars(self._worker).update(vars(optimizer) | hooks)
+
+    def take(self) -> None:
+        """Take the gradients of this step, with the options that hold now: schedulers change them."""
+        for group in vars(self._optimizer)["param_groups"]:
+            options = {
+                key: value.clone() if isinstance(value, Tensor) else value
+                for key, value in group.items()
+                if key != "params"
+            }
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._updates[parameter] = parameter.grad, options
+                    parameter.grad = None
+
+    def apply(self, parameters: Sequence[Tensor] | None = None) -> None:
+        """Wait for the gradients of these parameters, or of all, and update them."""
+        updates = self._updates
+        groups: dict[int, dict[str, Any]] = {}
+        for parameter in list(updates) if parameters is None else parameters:
+            found = updates.pop(parameter, None)
+            if found is not None:
+                gradient, options = found
+                self._exchange.wait(parameter)
+                parameter.grad = gradient
+                groups.setdefault(id(options), {**options, "params": []})["params"].append(parameter)
+        if not groups:
+            return
+        # By name and not through the optimizer: loading a state has replaced it.
+        vars(self._worker).update(param_groups=list(groups.values()), state=self._optimizer.state)
+        self._optimizer._plain_class.step(self._worker)
+        for group in groups.values():
+            for parameter in group["params"]:
+                parameter.grad = None
+
+
+class _Crossing(torch.optim.Optimizer):
+    """What ``CrossBarrier`` adds in front of the class of a ``DistributedOptimizer``."""
+
+    _exchange: GradientExchange
+    _pending: _Pending
+    _layers: Layers
+    _steps_left: int
+    _is_ordered = False
+    # Of DistributedOptimizer:
+    _synchronize_in_step: bool
+    _synchronized: bool
+    _settled: bool
+
+    @torch.optim.Optimizer.profile_hook_step
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Let the layers update themselves; returns the loss of ``closure``, if there is one."""
+        self._opt_called = True  # what schedulers look at to warn of a wrong order
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._pending.apply()  # of layers that the last forward pass did not use
+        order = self._layers.order
+        if order is not None and not self._is_ordered:
+            self._exchange.set_order(order)
+            self._is_ordered = True
+        exchanged = not self._exchange.is_open and (self._synchronized or self._settled)
+        if self._synchronize_in_step and not exchanged:
+            self._exchange.flush()
+        self._synchronized = self._settled = False
+        self._pending.take()
+        self._steps_left -= 1
+        if order is None or self._steps_left <= 0 or self._exchange.session.size == 1:
+            self._pending.apply()  # nobody knows the layers yet, or no forward pass is to come
+        return loss
+
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+
+    def synchronize(self) -> None:
+        """Wait for everything: parameters are up to date, and gradients, if there are any, are averages."""
+        self._pending.apply()
+        if self._exchange.is_open:
+            self._exchange.synchronize()
+            self._synchronized = True
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients that ``step()`` has not taken."""
+        if self._exchange.is_open:
+            self._exchange.restart("zero_grad")
+        self._synchronized = self._settled = False
+        torch.optim.Optimizer.zero_grad(self, set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        self._pending.apply()
+        return super().state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._pending.apply()
+        super().load_state_dict(state_dict)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        self._pending.apply()
+        super().add_param_group(param_group)
