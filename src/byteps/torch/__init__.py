@@ -29,6 +29,8 @@ from byteps import (
     suspend,
     synchronize,
 )
+from byteps._torch_backend import register as _register
+from byteps.torch.comm_hook import CommHookState, push_pull_hook
 from byteps.torch.memory import empty, empty_like
 from byteps.torch.ops import (
     broadcast,
@@ -42,6 +44,7 @@ from byteps.torch.ops import (
 from byteps.torch.parameters import broadcast_parameters
 
 __all__ = [
+    "CommHookState",
     "Handle",
     "barrier",
     "broadcast",
@@ -60,6 +63,7 @@ __all__ = [
     "push_pull",
     "push_pull_async",
     "push_pull_async_inplace",
+    "push_pull_hook",
     "push_pull_inplace",
     "rank",
     "resume",
@@ -68,3 +72,5 @@ __all__ = [
     "suspend",
     "synchronize",
 ]
+
+_register()  # init_process_group("byteps")

@@ -1,0 +1,29 @@
+"""The backend ``byteps`` of torch.distributed, for programs that are written for that and not for us.
+
+    torch.distributed.init_process_group("byteps")
+
+A group of all ranks sums and broadcasts by push-pull (``group``). A group of some of them is plain Gloo: a
+push-pull is an operation of the whole job. How ranks find each other is in ``agree``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from byteps.torch.process_group import agree
+from byteps.torch.process_group.group import PushPullGroup, gloo
+from byteps.worker import current
+
+__all__ = ["create"]
+
+
+def create(options: Any, _backend_options: Any = None) -> Any:
+    """What torch.distributed calls for each new group that this rank is in; a process group or a backend."""
+    store, rank, size = options.store, options.group_rank, options.group_size
+    members = options.global_ranks_in_group  # empty for the first group, which is everybody
+    session = current.session
+    if not members:
+        session = agree.join(store, rank, size)
+    if session is None or size != session.size or rank != session.rank:
+        return gloo(store, rank, size, options.timeout)
+    return PushPullGroup(store, rank, size, options.timeout, options.group_id, session)
