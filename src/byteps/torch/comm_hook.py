@@ -6,8 +6,7 @@
 DDP and its process group stay as they are; only the gradients travel by another way.
 """
 
-from __future__ import annotations
-
+# No annotations from the future here: DDP reads those of the hook, and wants classes and not their names.
 import itertools
 from collections.abc import Mapping
 
