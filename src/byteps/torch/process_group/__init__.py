@@ -8,13 +8,19 @@ push-pull is an operation of the whole job. How ranks find each other is in ``ag
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
+
+import torch.distributed as dist
 
 from byteps.torch.process_group import agree
 from byteps.torch.process_group.group import PushPullGroup, gloo
 from byteps.worker import current
 
 __all__ = ["create"]
+
+# Groups of all ranks that this process has made, in the order in which all ranks make them.
+_numbers = itertools.count()
 
 
 def create(options: Any, _backend_options: Any = None) -> Any:
@@ -26,4 +32,6 @@ def create(options: Any, _backend_options: Any = None) -> Any:
         session = agree.join(store, rank, size)
     if session is None or size != session.size or rank != session.rank:
         return gloo(store, rank, size, options.timeout)
-    return PushPullGroup(store, rank, size, options.timeout, options.group_id, session)
+    # The store of torchrun outlives a group: whoever makes one of the same name again must not find the old keys.
+    inner = gloo(dist.PrefixStore(f"gloo/{next(_numbers)}", store), rank, size, options.timeout)
+    return PushPullGroup(store, rank, size, inner, options.group_id, session)

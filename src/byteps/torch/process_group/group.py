@@ -35,14 +35,14 @@ def gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 class PushPullGroup(_ProcessGroup):  # type: ignore[misc]
     """All ranks of the job, as torch.distributed sees them. Its operations are called in one order by all."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str, session: Session) -> None:
+    def __init__(self, store: Any, rank: int, size: int, inner: Any, name: str, session: Session) -> None:
         try:
             super().__init__(store, rank, size)
         except TypeError:  # PyTorch 2.4 and 2.5
             super().__init__(rank, size)
         self._session = session
         self._names = Names(f"torch.distributed.{name}")
-        self._gloo = gloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+        self._gloo = inner
         kind = _ProcessGroup.BackendType.CUSTOM
         if hasattr(self, "_set_default_backend"):
             self._set_default_backend(kind)
