@@ -1,4 +1,4 @@
-"""The guide to the backend: its scripts train, with real clients of torch.distributed, by its own commands."""
+"""The guide to the backend: its scripts train, with real clients of torch.distributed, as it says."""
 
 from __future__ import annotations
 
@@ -49,7 +49,13 @@ def test_the_script_trains(command: str, tmp_path: Path) -> None:
         "HF_HUB_OFFLINE": "1",
     }
     done = subprocess.run(
-        argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110, stdin=subprocess.DEVNULL
+        argv,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     said = sorted(re.findall(r"rank \d of 2: .*", done.stdout))

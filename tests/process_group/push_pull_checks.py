@@ -47,7 +47,9 @@ def tensors_with_gaps(c: Context) -> None:
 @check
 def many_of_one_size_at_once(c: Context) -> None:
     tensors = [c.mine((501,), salt=i) for i in range(15)]
-    works = [dist.all_reduce(tensor, op=AVG if i % 2 else SUM, async_op=True) for i, tensor in enumerate(tensors)]
+    works = [
+        dist.all_reduce(tensor, op=AVG if i % 2 else SUM, async_op=True) for i, tensor in enumerate(tensors)
+    ]
     for i in reversed(range(15)):
         assert works[i].wait()
         same(tensors[i] * c.size if i % 2 else tensors[i], c.total((501,), salt=i))

@@ -33,9 +33,7 @@ class Context:
         """This rank's contribution."""
         return self.of(self.rank, shape, dtype, salt)
 
-    def of(
-        self, rank: int, shape: tuple[int, ...] = (5,), dtype: str = "float32", salt: int = 0
-    ) -> Tensor:
+    def of(self, rank: int, shape: tuple[int, ...] = (5,), dtype: str = "float32", salt: int = 0) -> Tensor:
         """The contribution of some rank."""
         values = exact.contribution(rank, shape, signed=dtype != "uint8", salt=salt)
         return torch.from_numpy(np.array(values)).to(getattr(torch, dtype))

@@ -34,11 +34,13 @@ VERBS = [
     "synchronize",
 ]
 TORCH_VERBS = [
+    "CommHookState",
     "broadcast_async",
     "broadcast_parameters",
     "empty",
     "empty_like",
     "push_pull_async_inplace",
+    "push_pull_hook",
     "push_pull_inplace",
 ]
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from byteps.errors import ConfigError
@@ -35,7 +36,7 @@ class CommHookState:
     def __init__(
         self, compression_params: Mapping[str, object] | None = None, name: str | None = None
     ) -> None:
-        codec_of(compression_params)  # says now what is wrong with it, and not in the middle of a backward pass
+        codec_of(compression_params)  # says what is wrong with it now, not in the middle of a backward pass
         current.init()
         session = current.required("CommHookState")
         ranks = dist.get_world_size() if dist.is_initialized() else session.size
@@ -48,7 +49,7 @@ class CommHookState:
         self.name = f"DDP.{next(_numbers)}" if name is None else name
 
 
-def push_pull_hook(state: CommHookState, bucket: dist.GradBucket) -> Future[Tensor]:
+def push_pull_hook(state: CommHookState, bucket: GradBucket) -> Future[Tensor]:
     """The average of a bucket over all ranks. For ``register_comm_hook``, with a ``CommHookState``.
 
     Buckets that DDP makes anew, of other sizes, are declared anew by their names.

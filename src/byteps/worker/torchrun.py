@@ -1,8 +1,8 @@
 """A process that ``torchrun`` has started, in the words of our own launcher. Pure.
 
-``torchrun`` tells each process its rank and the number of ranks, of the job and of its machine. On one machine
-that is all a job without servers needs, but for a port: without PyTorch there is nobody to ask, so it is
-derived from what all ranks know. ``torch.distributed.init_process_group("byteps")`` does better and agrees
+``torchrun`` tells each process its rank and the number of ranks, of the job and of its machine. On one
+machine that is all a job without servers needs, but for a port: without PyTorch there is nobody to ask, so it
+is derived from what all ranks know. ``torch.distributed.init_process_group("byteps")`` does better and agrees
 on a free one (``byteps.torch.process_group.agree``).
 """
 
@@ -71,5 +71,7 @@ def _job(environ: Mapping[str, str]) -> int:
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ[name]
     if not text.isdecimal():
-        raise ConfigError(f"init: {name}={text!r} does not parse: expected a whole number, as torchrun sets it")
+        raise ConfigError(
+            f"init: {name}={text!r} does not parse: expected a whole number, as torchrun sets it"
+        )
     return int(text)

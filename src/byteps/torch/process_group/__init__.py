@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import torch.distributed as dist
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from byteps.torch.process_group import agree
 from byteps.torch.process_group.group import PushPullGroup, gloo
@@ -32,6 +32,6 @@ def create(options: Any, _backend_options: Any = None) -> Any:
         session = agree.join(store, rank, size)
     if session is None or size != session.size or rank != session.rank:
         return gloo(store, rank, size, options.timeout)
-    # The store of torchrun outlives a group: whoever makes one of the same name again must not find the old keys.
-    inner = gloo(dist.PrefixStore(f"gloo/{next(_numbers)}", store), rank, size, options.timeout)
+    # torchrun's store outlives a group: one that is made again, with the same name, must not see old keys.
+    inner = gloo(PrefixStore(f"gloo/{next(_numbers)}", store), rank, size, options.timeout)
     return PushPullGroup(store, rank, size, inner, options.group_id, session)

@@ -1,7 +1,7 @@
 """How the ranks of torch.distributed become a job of ours: through the store that they have met at.
 
-Under ``bpslaunch`` there is nothing to agree on. Otherwise, under ``torchrun`` or any other launcher, each rank
-tells the store which machine it is on, and rank 0 chooses the port, the name and the secret of the job.
+Under ``bpslaunch`` there is nothing to agree on. Otherwise, under ``torchrun`` or any other launcher, each
+rank tells the store which machine it is on, and rank 0 chooses the port, the name and the secret of the job.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def join(store: Any, rank: int, size: int) -> Session:
     if (session.rank, session.size) != (rank, size):
         raise ConfigError(
             f"{OPERATION}: torch.distributed says rank {rank} of {size}, byteps says rank {session.rank} of "
-            f"{session.size}; start the program with bpslaunch or torchrun, with as many ranks on every machine, "
-            "and do not call byteps.init() before where neither was used"
+            f"{session.size}; start the program with bpslaunch or torchrun, with as many ranks on every "
+            "machine, and do not call byteps.init() before where neither was used"
         )
     return session
 

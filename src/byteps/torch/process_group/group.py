@@ -1,7 +1,7 @@
-"""The process group of the backend ``byteps``: sums, averages, broadcasts and barriers by us, the rest by Gloo.
+"""The process group of the backend ``byteps``: sums, averages, broadcasts, barriers by us, the rest by Gloo.
 
-It is a ``ProcessGroup`` and no ``Backend``, because only that can be written in Python. Gloo is its backend for
-the CPU: whatever is not overridden here, or comes from C++, PyTorch itself hands to Gloo.
+It is a ``ProcessGroup`` and no ``Backend``, because only that can be written in Python. Gloo is its backend
+for the CPU: PyTorch itself hands to it whatever is not overridden here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ReduceOp: Any = dist.ReduceOp
 
 def gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     """A Gloo backend, as torch.distributed itself makes it."""
-    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)  # type: ignore[attr-defined]
+    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
 
 
 class PushPullGroup(_ProcessGroup):  # type: ignore[misc]

@@ -23,7 +23,8 @@ class Names:
         self._prefix = prefix
         self._room = room
         self._turns = turns
-        self._used: dict[tuple[int, int], tuple[int, int]] = {}  # dtype, elements -> place, calls; last used last
+        # (dtype, elements) -> (place, calls); what was used last is last
+        self._used: dict[tuple[int, int], tuple[int, int]] = {}
         self._lock = threading.Lock()
 
     def next(self, dtype: int, elements: int) -> str:

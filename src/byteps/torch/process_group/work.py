@@ -18,7 +18,7 @@ from byteps.worker.session import Session
 
 __all__ = ["HandleWork", "returned"]
 
-_Work: Any = dist.Work  # type: ignore[attr-defined]  # has no types
+_Work: Any = dist.Work
 # Before 2.7, C++ code that gets our Work loses its Python half. A future has no such half.
 _KEPT_BY_CPP = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (2, 7)
 
