@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from job import OK
-from suite import CHECKS
+from group_job import OK
+from group_suite import CHECKS
 
-JOB = Path(__file__).parent / "job.py"
+JOB = Path(__file__).parent / "group_job.py"
 LIMIT_S = 110
 BPSLAUNCH = (sys.executable, "-m", "byteps.launcher", "-n")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "BYTEPS_OP_TIMEOUT_S": "30", "BYTEPS_CONNECT_TIMEOUT_S": "60"}
@@ -32,27 +32,27 @@ def checks_of(*modules: str) -> list[str]:
     return [name for name in CHECKS if name not in before]
 
 
-OPERATIONS = checks_of("push_pull_checks", "gloo_checks")
-TRAINING = checks_of("training_checks")
-SHARDING = checks_of("sharding_checks")
+OPERATIONS = checks_of("group_push_pull_checks", "group_gloo_checks")
+TRAINING = checks_of("group_training_checks")
+SHARDING = checks_of("group_sharding_checks")
 # name -> command, ranks, modules, checks
 JOBS: dict[str, tuple[tuple[str, ...], int, tuple[str, ...], list[str]]] = {
     "bpslaunch -n 2": (
         (*BPSLAUNCH, "2", sys.executable),
         2,
-        ("push_pull_checks", "gloo_checks", "training_checks", "sharding_checks"),
+        ("group_push_pull_checks", "group_gloo_checks", "group_training_checks", "group_sharding_checks"),
         OPERATIONS + TRAINING + SHARDING,
     ),
     "bpslaunch -n 3": (
         (*BPSLAUNCH, "3", sys.executable),
         3,
-        ("push_pull_checks", "gloo_checks"),
+        ("group_push_pull_checks", "group_gloo_checks"),
         OPERATIONS,
     ),
     "torchrun": (
         (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
         2,
-        ("push_pull_checks", "gloo_checks", "training_checks"),
+        ("group_push_pull_checks", "group_gloo_checks", "group_training_checks"),
         OPERATIONS + TRAINING,
     ),
 }

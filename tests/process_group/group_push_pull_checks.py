@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from suite import DTYPES, Context, check, same
+from group_suite import DTYPES, Context, check, same
 
 from byteps.errors import DeclarationError
 

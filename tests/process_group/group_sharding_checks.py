@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from suite import Context, check, same, same_everywhere
+from group_suite import Context, check, same, same_everywhere
+from group_training_checks import TOLERANCE, network, train
 from torch import nn
-from training_checks import TOLERANCE, network, train
 
 import byteps.torch as bps
 

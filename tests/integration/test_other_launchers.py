@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from byteps.launcher import local
 from byteps.worker.torchrun import adopted
 
 LIMIT_S = 60
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "BYTEPS_CONNECT_TIMEOUT_S": "30"}
-MASTER_PORT = "29417"
 
 PLAIN = """
 import sys
@@ -28,11 +28,11 @@ assert "torch" not in sys.modules
 """
 
 
-def torchrun(folder: Path) -> subprocess.CompletedProcess[str]:
+def torchrun(folder: Path, master_port: str) -> subprocess.CompletedProcess[str]:
     script = folder / "plain.py"
     script.write_text(PLAIN)
     return subprocess.run(
-        (*TORCHRUN, "--master-port", MASTER_PORT, str(script)),
+        (*TORCHRUN, "--master-port", master_port, str(script)),
         env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -42,18 +42,21 @@ def torchrun(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_without_pytorch(tmp_path: Path) -> None:
-    done = torchrun(tmp_path)
+    with local.reserve() as master:
+        done = torchrun(tmp_path, str(master.getsockname()[1]))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["0 0 2 5.0", "1 1 2 5.0"]
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
-    # What torchrun will set, except that each rank has another place.
-    known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": MASTER_PORT, "TORCHELASTIC_RUN_ID": "none"}
-    known |= {"TORCHELASTIC_RESTART_COUNT": "0", "RANK": "0", "WORLD_SIZE": "2"}
-    port = adopted({**known, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"})["DMLC_PS_ROOT_PORT"]
-    with socket.create_server(("127.0.0.1", int(port))):
-        done = torchrun(tmp_path)
+    with local.reserve() as master:
+        master_port = str(master.getsockname()[1])
+        # What torchrun will set, as far as it is the same for all ranks.
+        known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": master_port, "TORCHELASTIC_RUN_ID": "none"}
+        known |= {"TORCHELASTIC_RESTART_COUNT": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        port = adopted({**known, "RANK": "0", "LOCAL_RANK": "0"})["DMLC_PS_ROOT_PORT"]
+        with socket.create_server(("127.0.0.1", int(port))):
+            done = torchrun(tmp_path, master_port)
     assert done.returncode != 0
     assert f"127.0.0.1:{port}" in done.stderr and "DMLC_PS_ROOT_PORT" in done.stderr, done.stderr
 
@@ -77,24 +80,23 @@ os._exit(0)  # PyTorch's own goodbye would wait for the dead
 
 
 def test_no_launcher_at_all_and_a_rank_that_dies() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    ranks = [
-        subprocess.Popen(
-            (sys.executable, "-c", LONELY, str(rank), str(port)),
-            env={**ENVIRONMENT, "BYTEPS_OP_TIMEOUT_S": "30"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [rank.communicate(timeout=LIMIT_S)[0].splitlines() for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+    with local.reserve() as master:
+        ranks = [
+            subprocess.Popen(
+                (sys.executable, "-c", LONELY, str(rank), str(master.getsockname()[1])),
+                env={**ENVIRONMENT, "BYTEPS_OP_TIMEOUT_S": "30"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            said = [rank.communicate(timeout=LIMIT_S)[0].splitlines() for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
     assert [lines[0] for lines in said] == ["[5.0, 5.0, 5.0]"] * 2
     assert [rank.returncode for rank in ranks] == [0, 7]
     assert said[0][1].startswith("PeerLostError worker 1"), said[0]

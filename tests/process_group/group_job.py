@@ -1,7 +1,7 @@
 """The program that every rank runs: all checks, and the outcome of each into a file of its own.
 
-    bpslaunch -n 2 python job.py FOLDER push_pull_checks gloo_checks
-    torchrun --nproc-per-node 2 job.py FOLDER training_checks
+    bpslaunch -n 2 python group_job.py FOLDER group_push_pull_checks group_gloo_checks
+    torchrun --nproc-per-node 2 group_job.py FOLDER group_training_checks
 
 It does not import byteps before it asks for the backend by name.
 """
@@ -25,7 +25,7 @@ def main(folder: Path, modules: list[str]) -> None:
     dist.init_process_group("byteps")
     for module in modules:
         importlib.import_module(module)  # adds its checks
-    from suite import CHECKS, Context
+    from group_suite import CHECKS, Context
 
     rank, size = dist.get_rank(), dist.get_world_size()
     outcomes = {}

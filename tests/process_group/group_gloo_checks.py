@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from suite import Context, check, same
+from group_suite import Context, check, same
 
 OPS = dist.ReduceOp
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from suite import Context, check, same, same_everywhere
+from group_suite import Context, check, same, same_everywhere
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
