@@ -8,11 +8,13 @@ import pytest
 
 from byteps.config import VARIABLES, load
 from byteps.errors import ConfigError
+from byteps.launcher import rendezvous
 from byteps.launcher.dry_run import describe
 from byteps.launcher.plan import UNKNOWN, Facts, Options, Plan, ProcessSpec, plan
 
 COMMAND = ("python", "train.py", "--workers", "7")
-FACTS = Facts("/usr/bin/python", root_port="4711", listen_fd="5", job_id="id1", secret="s3cret-value")
+FACTS = Facts("/usr/bin/python", "4711", listen_fd="5", job_id="id1", secret="s3cret", master_port="4712")
+MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "4712"}
 PLACED = {
     "DMLC_PS_ROOT_URI": "10.0.0.1",
     "DMLC_PS_ROOT_PORT": "9000",
@@ -23,6 +25,17 @@ PLACED = {
 
 def whole(workers: int, servers: int | None = None, environ: dict[str, str] | None = None) -> Plan:
     return plan(Options(COMMAND, workers, servers), environ or {}, FACTS)
+
+
+def torch_place(rank: int, size: int, local_rank: int, local_size: int, machine: int) -> dict[str, str]:
+    """What programs written for torchrun read."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(local_size),
+        "GROUP_RANK": str(machine),
+    }
 
 
 def labels(made: Plan) -> list[str]:
@@ -54,7 +67,7 @@ def test_environment_of_the_roles_is_exactly_this() -> None:
         "DMLC_NUM_WORKER": "2",
         "DMLC_NUM_SERVER": "1",
         "BYTEPS_JOB_ID": "id1",
-        "BYTEPS_JOB_SECRET": "s3cret-value",
+        "BYTEPS_JOB_SECRET": "s3cret",
         "PYTHONUNBUFFERED": "1",
     }
     ours = {**common, "PYTHONSAFEPATH": "1"}
@@ -62,6 +75,8 @@ def test_environment_of_the_roles_is_exactly_this() -> None:
     assert server.env == {**ours, "DMLC_ROLE": "server"}
     assert worker.env == {
         **common,
+        **MASTER,
+        **torch_place(1, 2, 0, 1, 1),
         "DMLC_ROLE": "worker",
         "DMLC_WORKER_ID": "1",
         "BYTEPS_LOCAL_RANK": "0",
@@ -102,7 +117,7 @@ def test_what_places_a_process_in_another_job_is_not_inherited() -> None:
     }
     for spec in whole(2, 1, outer).processes:
         seen = spec.environment(outer)
-        assert seen["BYTEPS_JOB_ID"] == "id1" and seen["BYTEPS_JOB_SECRET"] == "s3cret-value"
+        assert seen["BYTEPS_JOB_ID"] == "id1" and seen["BYTEPS_JOB_SECRET"] == "s3cret"
         assert seen["DMLC_PS_ROOT_URI"] == "127.0.0.1"
         assert not {"BYTEPS_GLOBAL_RANK", "DMLC_NODE_HOST"} & set(seen)
         assert seen["BYTEPS_PARTITION_BYTES"] == "8192" and seen["PATH"] == "/bin"
@@ -165,7 +180,8 @@ def test_a_worker_has_one_rank_by_default() -> None:
     environ = {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "1"}
     (spec,) = plan(Options(COMMAND), environ, FACTS).processes
     assert (spec.label, spec.argv, spec.stdin, spec.drop) == ("worker 1", COMMAND, True, frozenset())
-    assert spec.env == {"DMLC_WORKER_ID": "1", "BYTEPS_LOCAL_RANK": "0", "BYTEPS_LOCAL_SIZE": "1"}
+    place = {"DMLC_WORKER_ID": "1", "BYTEPS_LOCAL_RANK": "0", "BYTEPS_LOCAL_SIZE": "1"}
+    assert spec.env == place | torch_place(1, 2, 0, 1, 1)
     assert load(spec.environment(environ)).root_uri == "10.0.0.1"
 
 
@@ -243,13 +259,15 @@ def test_environment_of_a_serverless_job_is_exactly_this(options: Options, envir
         "DMLC_PS_ROOT_URI": "127.0.0.1",
         "DMLC_PS_ROOT_PORT": "4711",
         "BYTEPS_JOB_ID": "id1",
-        "BYTEPS_JOB_SECRET": "s3cret-value",
+        "BYTEPS_JOB_SECRET": "s3cret",
         "PYTHONUNBUFFERED": "1",
+        **MASTER,
     }
-    assert first.env == {**common, "BYTEPS_LOCAL_RANK": "0", "BYTEPS_LISTEN_FD": "5"}
+    first_place = {"BYTEPS_LOCAL_RANK": "0", "BYTEPS_LISTEN_FD": "5"}
+    assert first.env == common | first_place | torch_place(0, 3, 0, 3, 0)
     assert first.fds == (5,)
     for rank, spec in enumerate(others, 1):
-        assert spec.env == {**common, "BYTEPS_LOCAL_RANK": str(rank)}
+        assert spec.env == common | {"BYTEPS_LOCAL_RANK": str(rank)} | torch_place(rank, 3, rank, 3, 0)
         assert spec.fds == ()
 
 
@@ -338,6 +356,42 @@ def test_a_command_alone_is_a_job_of_one() -> None:
     assert (config.role, config.num_worker, config.local_size, config.distributed) == ("worker", 1, 1, False)
 
 
+# ---- what torch.distributed reads
+
+
+def torch_places(options: Options, environ: dict[str, str]) -> list[list[str]]:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+    specs = plan(options, environ, FACTS).processes
+    return [[spec.env[name] for name in names] for spec in specs if spec.role == "worker"]
+
+
+def test_machines_may_have_different_numbers_of_ranks() -> None:
+    assert torch_places(Options(COMMAND, 2, 1, (2, 1)), {}) == [
+        ["0", "3", "0", "2", "0"],
+        ["1", "3", "1", "2", "0"],
+        ["2", "3", "0", "1", "1"],
+    ]
+
+
+def test_a_machine_of_a_larger_job_takes_the_others_to_be_alike() -> None:
+    environ = {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "1", "MASTER_ADDR": "10.0.0.2"}
+    assert torch_places(Options(COMMAND, nproc=2), environ) == [
+        ["2", "4", "0", "2", "1"],
+        ["3", "4", "1", "2", "1"],
+    ]
+    for spec in plan(Options(COMMAND, nproc=2), environ, FACTS).processes:
+        assert spec.environment(environ)["MASTER_ADDR"] == "10.0.0.2"  # the user's, who knows it
+
+
+def test_a_job_of_one_has_a_place_whatever_the_index_of_its_machine() -> None:
+    alone = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "DMLC_WORKER_ID": "3"}
+    for environ in ({}, alone, {"RANK": "7", "WORLD_SIZE": "8", "TORCHELASTIC_USE_AGENT_STORE": "True"}):
+        assert torch_places(Options(COMMAND), environ) == [["0", "1", "0", "1", "0"]]
+    (spec,) = plan(Options(COMMAND), environ, FACTS).processes
+    seen = spec.environment(environ)
+    assert seen["MASTER_PORT"] == "4712" and "TORCHELASTIC_USE_AGENT_STORE" not in seen
+
+
 # ---- wrong use: every message names what is wrong and what to do
 
 
@@ -407,7 +461,7 @@ def test_dry_run_shows_every_process_and_hides_secrets() -> None:
     assert "[worker 1] python train.py --workers 7\n" in text
     assert text.count("BYTEPS_PARTITION_BYTES=8192") == 4 and text.count("PS_VERBOSE=1") == 4
     assert text.count("BYTEPS_JOB_SECRET=********") == 4
-    assert "s3cret-value" not in text and "typo" not in text and "PATH=/bin" not in text
+    assert "s3cret" not in text and "typo" not in text and "PATH=/bin" not in text
 
 
 def test_dry_run_quotes_the_command_and_gives_the_note() -> None:
@@ -424,8 +478,8 @@ def test_all_names_that_the_launcher_sets_are_known_variables() -> None:
     python_names = {"PYTHONUNBUFFERED", "PYTHONSAFEPATH"}
     serverless = plan(Options(COMMAND, nproc=2), {}, FACTS)
     for spec in (*whole(1, 1).processes, *serverless.processes):
-        assert set(spec.env) - python_names <= set(VARIABLES)
-        assert set(spec.drop) <= set(VARIABLES)
+        assert set(spec.env) - python_names - rendezvous.NAMES <= set(VARIABLES)
+        assert set(spec.drop) - rendezvous.NAMES <= set(VARIABLES)
 
 
 def test_a_spec_is_a_value() -> None:

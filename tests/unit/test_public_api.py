@@ -34,6 +34,7 @@ VERBS = [
     "synchronize",
 ]
 TORCH_VERBS = [
+    "CommHookState",
     "Compression",
     "DistributedOptimizer",
     "broadcast_async",
@@ -44,6 +45,7 @@ TORCH_VERBS = [
     "empty",
     "empty_like",
     "push_pull_async_inplace",
+    "push_pull_hook",
     "push_pull_inplace",
 ]
 

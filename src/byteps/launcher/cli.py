@@ -128,6 +128,8 @@ def _in_process(role: str) -> int:
 
 
 def _launch(options: Options) -> int:
+    from dataclasses import replace
+
     from byteps.launcher import guard, local, supervise
     from byteps.launcher.plan import plan
 
@@ -136,11 +138,13 @@ def _launch(options: Options) -> int:
 
     def job(front_gone: int) -> int:
         listener = local.bind()
-        processes = plan(options, os.environ, local.facts(listener)).processes
-        if local.listen(listener, processes):
-            listener.detach()  # another process's from now on
-        else:
-            listener.close()
-        return supervise.run(processes, os.environ, stdin=stdin, front_gone=front_gone)
+        with local.reserve() as master:  # for as long as the job runs: its program may ask for the port late
+            facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
+            processes = plan(options, os.environ, facts).processes
+            if local.listen(listener, processes):
+                listener.detach()  # another process's from now on
+            else:
+                listener.close()
+            return supervise.run(processes, os.environ, stdin=stdin, front_gone=front_gone)
 
     return guard.guarded(job)

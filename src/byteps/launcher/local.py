@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from byteps.launcher.plan import LOOPBACK, Facts, ProcessSpec
 from byteps.launcher.reap import die_with
 
-__all__ = ["StartError", "bind", "facts", "listen", "open_standard_fds", "start", "stdin_is_ours"]
+__all__ = ["StartError", "bind", "facts", "listen", "open_standard_fds", "reserve", "start", "stdin_is_ours"]
 
 COMMAND_NOT_EXECUTABLE = 126  # as a shell says it
 COMMAND_NOT_FOUND = 127
@@ -33,6 +33,18 @@ def bind() -> socket.socket:
     # So that the port can be bound once more, should a program between us and rank 0 have kept the socket.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind((LOOPBACK, 0))
+    return sock
+
+
+def reserve() -> socket.socket:
+    """A port that nobody else is given while the socket is open, and that rank 0 can bind all the same.
+
+    PyTorch's store takes a number and no socket. Like ours, its socket allows the reuse of the address, and
+    so Linux lets both have it, because this one does not listen.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("", 0))  # all addresses, as the store does
     return sock
 
 

@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from byteps.config import Config, load
 from byteps.errors import ConfigError
+from byteps.launcher import rendezvous
 from byteps.launcher.spec import UNKNOWN, Facts, Options, Plan, ProcessSpec
 
 __all__ = ["UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec", "plan"]
@@ -37,6 +38,7 @@ _PLACE = frozenset(
         *("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_INTERFACE", "DMLC_NODE_HOST", "BYTEPS_LISTEN_FD"),
         *("BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE", "BYTEPS_GLOBAL_RANK", "BYTEPS_FORCE_DISTRIBUTED"),
         *_IDENTITY,
+        *rendezvous.NAMES,
     )
 )
 
@@ -61,7 +63,7 @@ def plan(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
     _refuse_half_set(environ, config)
     if options.nproc is not None:
         return _whole_job(replace(options, workers=1), environ, facts)
-    return _job_of_one(options, config)
+    return _job_of_one(options, config, facts)
 
 
 def _whole_job(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
@@ -88,8 +90,9 @@ def _whole_job(options: Options, environ: Mapping[str, str], facts: Facts) -> Pl
     def member(label: str, role: str, argv: tuple[str, ...], **more: str) -> ProcessSpec:
         return ProcessSpec(label, role, argv, {"DMLC_ROLE": role, **common, **more}, _PLACE)
 
+    master = rendezvous.address(LOOPBACK, facts)
     members = [
-        member(_label(machine, rank, size), "worker", command, **_place(machine, rank, size))
+        member(_label(machine, rank, size), "worker", command, **_place(sizes, machine, rank), **master)
         for machine, size in enumerate(sizes)
         for rank in range(size)
     ]
@@ -107,8 +110,9 @@ def _serverless(
     """The ranks of a job on one machine. Rank 0 gets the socket of the scheduler that it will start."""
     common = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "0"}
     common |= _identity(environ, facts) | _root(facts) | _unbuffered(environ)
+    common |= rendezvous.address(LOOPBACK, facts)
     ranks = [
-        ProcessSpec(f"rank {rank}", "worker", command, {**common, **_place(0, rank, size)}, _PLACE)
+        ProcessSpec(f"rank {rank}", "worker", command, {**common, **_place([size], 0, rank)}, _PLACE)
         for rank in range(size)
     ]
     ranks[0] = replace(_listening(ranks[0], facts), stdin=True)
@@ -132,12 +136,15 @@ def _refuse_half_set(environ: Mapping[str, str], config: Config) -> None:
         )
 
 
-def _job_of_one(options: Options, config: Config) -> Plan:
+def _job_of_one(options: Options, config: Config, facts: Facts) -> Plan:
     """No role and no numbers: the command alone."""
     command = _command(options, "bpslaunch")
     replace(config, local_rank=0, local_size=1).check()
-    env = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "BYTEPS_LOCAL_RANK": "0", "BYTEPS_LOCAL_SIZE": "1"}
-    return Plan(config, (ProcessSpec("worker 0", "worker", command, env, stdin=True),), note=_ONE)
+    env = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", **_place([1], 0, 0)}
+    env |= rendezvous.address(LOOPBACK, facts)
+    del env["DMLC_WORKER_ID"]  # whatever is set for this machine stays: a job of one does not look at it
+    spec = ProcessSpec("worker 0", "worker", command, env, rendezvous.NAMES, stdin=True)
+    return Plan(config, (spec,), note=_ONE)
 
 
 def _local_ranks(options: Options, environ: Mapping[str, str], config: Config, facts: Facts) -> Plan:
@@ -147,14 +154,17 @@ def _local_ranks(options: Options, environ: Mapping[str, str], config: Config, f
     (size,) = _sizes(options) if options.nproc is not None else [max(1, len(config.nvidia_visible_devices))]
     if replace(config, local_size=size).serverless:
         return _serverless(config, size, command, environ, facts)
-    machine = config.worker_id or 0
+    machine = (config.worker_id or 0) if config.num_worker > 1 else 0
     common = _unbuffered(environ) if size > 1 else {}
+    # As torchrun does: all machines are taken to have as many ranks as this one, and MASTER_ADDR is for the
+    # user to set, because only a worker of machine 0 can tell its address.
+    sizes = [size] * config.num_worker
     ranks = (
         ProcessSpec(
             label=_label(machine, rank, size),
             role="worker",
             argv=command,
-            env={**common, **_place(machine, rank, size)},
+            env={**common, **_place(sizes, machine, rank)},
             stdin=rank == 0,
         )
         for rank in range(size)
@@ -198,12 +208,13 @@ def _label(machine: int, rank: int, size: int) -> str:
     return f"worker {machine}" if size == 1 else f"worker {machine}.{rank}"
 
 
-def _place(machine: int, rank: int, size: int) -> dict[str, str]:
-    """Where a rank stands in its job."""
+def _place(sizes: list[int], machine: int, rank: int) -> dict[str, str]:
+    """Where a rank of a machine stands in its job, given the number of ranks of every machine."""
     return {
         "DMLC_WORKER_ID": str(machine),
         "BYTEPS_LOCAL_RANK": str(rank),
-        "BYTEPS_LOCAL_SIZE": str(size),
+        "BYTEPS_LOCAL_SIZE": str(sizes[machine]),
+        **rendezvous.place(sizes, machine, rank),
     }
 
 

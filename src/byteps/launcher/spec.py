@@ -29,6 +29,7 @@ class Facts:
     listen_fd: str  # that socket's descriptor, inherited by the scheduler
     job_id: str
     secret: str = field(repr=False)
+    master_port: str = "(a free port)"  # kept free for the store of torch.distributed, which rank 0 may start
 
 
 # For a dry run, and to find mistakes in options and environment before anything is opened.

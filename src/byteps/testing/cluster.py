@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +146,16 @@ def cluster(
     sizes = nproc if nproc is None or isinstance(nproc, int) else tuple(nproc)
     job = Cluster(deadline_s)
     try:
-        with local.bind() as listener:
-            options = Options(_command(target, args), machines, servers, sizes)
-            specs = plan(options, common, local.facts(listener)).processes
-            local.listen(listener, specs)
-            for spec in specs:
-                more = (worker_env or {}).get(len(job.workers), {}) if spec.role == "worker" else {}
-                job.start(spec, {**common, **more})
-        yield job
+        with local.reserve() as master:
+            with local.bind() as listener:
+                options = Options(_command(target, args), machines, servers, sizes)
+                facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
+                specs = plan(options, common, facts).processes
+                local.listen(listener, specs)
+                for spec in specs:
+                    more = (worker_env or {}).get(len(job.workers), {}) if spec.role == "worker" else {}
+                    job.start(spec, {**common, **more})
+            yield job
     finally:
         job.close()
 

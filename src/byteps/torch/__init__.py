@@ -29,6 +29,8 @@ from byteps import (
     suspend,
     synchronize,
 )
+from byteps._torch_backend import register as _register
+from byteps.torch.comm_hook import CommHookState, push_pull_hook
 from byteps.torch.compression import Compression
 from byteps.torch.differentiable import push_pull
 from byteps.torch.memory import empty, empty_like
@@ -47,6 +49,7 @@ from byteps.torch.optimizer_state import broadcast_optimizer_state
 from byteps.torch.parameters import broadcast_parameters
 
 __all__ = [
+    "CommHookState",
     "Compression",
     "DistributedOptimizer",
     "Handle",
@@ -70,6 +73,7 @@ __all__ = [
     "push_pull",
     "push_pull_async",
     "push_pull_async_inplace",
+    "push_pull_hook",
     "push_pull_inplace",
     "rank",
     "resume",
@@ -78,3 +82,5 @@ __all__ = [
     "suspend",
     "synchronize",
 ]
+
+_register()  # init_process_group("byteps")

@@ -48,9 +48,11 @@ def init(overrides: Mapping[str, str] | None = None) -> None:
         if session is not None:
             return
         from byteps import config
-        from byteps.worker import connect
+        from byteps.worker import connect, torchrun
 
         _watch_process()
+        # For good: the scheduler that this rank may start inherits it, and so does a later membership.
+        os.environ.update(torchrun.adopted(os.environ))
         session = connect.join(config.load({**os.environ, **(overrides or {})}))
 
 

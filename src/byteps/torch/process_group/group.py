@@ -1,0 +1,127 @@
+"""The process group of the backend ``byteps``: sums, averages, broadcasts, barriers by us, the rest by Gloo.
+
+It is a ``ProcessGroup`` and no ``Backend``, because only that can be written in Python. Gloo is its backend
+for the CPU: PyTorch itself hands to it whatever is not overridden here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from byteps.torch import ops
+from byteps.torch.process_group.names import Names
+from byteps.torch.process_group.work import HandleWork, returned
+from byteps.worker.handle import Handle
+from byteps.worker.session import Session
+
+__all__ = ["NAME", "PushPullGroup", "gloo"]
+
+NAME = "byteps"
+_ProcessGroup: Any = dist.ProcessGroup
+_ReduceOp: Any = dist.ReduceOp
+
+
+def gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """A Gloo backend, as torch.distributed itself makes it."""
+    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+
+
+class PushPullGroup(_ProcessGroup):  # type: ignore[misc]
+    """All ranks of the job, as torch.distributed sees them. Its operations are called in one order by all."""
+
+    def __init__(self, store: Any, rank: int, size: int, inner: Any, name: str, session: Session) -> None:
+        try:
+            super().__init__(store, rank, size)
+        except TypeError:  # PyTorch 2.4 and 2.5
+            super().__init__(rank, size)
+        self._session = session
+        self._names = Names(f"torch.distributed.{name}")
+        self._gloo = inner
+        kind = _ProcessGroup.BackendType.CUSTOM
+        if hasattr(self, "_set_default_backend"):
+            self._set_default_backend(kind)
+        self._register_backend(torch.device("cpu"), kind, self._gloo)
+
+    def getBackendName(self) -> str:
+        """Called by PyTorch."""
+        return NAME
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        """Replace tensors by their sum or average over all ranks; Gloo does minimum, product and the like."""
+        return self._all_reduce(_listed(tensors), opts, self._gloo.allreduce, dist.AllreduceOptions)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
+        """The same for many tensors."""
+        kind = dist.AllreduceCoalescedOptions
+        return self._all_reduce(_listed(tensors), opts, self._gloo.allreduce_coalesced, kind)
+
+    def _all_reduce(self, tensors: list[Tensor], opts: Any, inner: Any, kind: Any) -> Any:
+        operation = _ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
+        average = operation == _ReduceOp.AVG
+        if (average or operation == _ReduceOp.SUM) and all(map(_is_ours, tensors)):
+            return self._work(tensors, [self._push_pull(tensor, average) for tensor in tensors])
+        if not isinstance(opts, kind):
+            opts = kind()
+            opts.reduceOp = operation
+        return inner(tensors, opts)
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        """Replace tensors by the bits of the root's; every dtype."""
+        tensors = _listed(tensors)
+        root = opts if isinstance(opts, int) else 0 if opts is None else opts.rootRank
+        if not all(tensor.is_cpu and tensor.layout is torch.strided for tensor in tensors):
+            return self._gloo.broadcast(tensors, opts)
+        return self._work(tensors, [self._broadcast(tensor, root) for tensor in tensors])
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        """Wait until every rank is here: a sum is done when all have come."""
+        token = torch.zeros(1, dtype=torch.uint8)
+        return self._work([token], [self._push_pull(token, average=False)])
+
+    def _push_pull(self, tensor: Tensor, average: bool) -> Handle[Tensor]:
+        flat, finish = _flat(tensor)
+        declared = self._declared("all_reduce", flat)
+        address = flat.data_ptr()
+        return self._session.push_pull(declared, address, address, average, 0, flat, tensor, finish)
+
+    def _broadcast(self, tensor: Tensor, root: int) -> Handle[Tensor]:
+        flat, finish = _flat(tensor)
+        if flat.dtype not in ops.NUMBERS:
+            flat = flat.view(torch.uint8)
+        declared = self._declared("broadcast", flat)
+        return self._session.broadcast(declared, flat.data_ptr(), root, 0, flat, tensor, finish)
+
+    def _declared(self, verb: str, flat: Tensor) -> Any:
+        dtype = ops.NUMBERS[flat.dtype]
+        name = self._names.next(dtype, flat.numel())
+        return self._session.tensor(verb, name, dtype, (flat.numel(),))
+
+    def _work(self, tensors: list[Tensor], handles: Sequence[Handle[Any]]) -> Any:
+        return returned(HandleWork(self._session, handles, tensors))
+
+
+def _listed(tensors: Any) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _is_ours(tensor: Tensor) -> bool:
+    return tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in ops.NUMBERS
+
+
+def _flat(tensor: Tensor) -> tuple[Tensor, Any]:
+    """The tensor's elements in one row, and what is left to do when the result is there.
+
+    A tensor of complex numbers that is still to be conjugated has gaps, so to speak: it is copied.
+    """
+    tensor = tensor.detach()
+    plain = tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+    if plain:
+        return tensor.view(-1), None
+    flat = tensor.resolve_conj().resolve_neg().contiguous().view(-1)
+    return flat, lambda: tensor.copy_(flat.view(tensor.shape))
