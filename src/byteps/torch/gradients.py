@@ -25,13 +25,14 @@ from byteps.errors import BytePSError, ConfigError, DeclarationError
 from byteps.torch.compression import Cast, Compression
 from byteps.torch.gradient_slot import Slot
 from byteps.torch.ops import NUMBERS
+from byteps.torch.parameter_names import distinct
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
 from byteps.worker.session import Session
 from byteps.worker.tensors import codec_of
 
-__all__ = ["GradientExchange", "distinct"]
+__all__ = ["GradientExchange"]
 
 _MAP_NAME = "used parameters"
 _taken: weakref.WeakKeyDictionary[Session, set[str]] = weakref.WeakKeyDictionary()
@@ -69,7 +70,6 @@ class GradientExchange:
         self._slots: dict[Tensor, Slot] = {}
         self._map = torch.zeros(0, dtype=torch.int32)
         self._map_handle: Handle[Any] | None = None
-        self._named: list[tuple[str, Tensor]] = []
         self._prefix = prefix
         self._numbered = False
         self.add(named_parameters)
@@ -246,19 +246,3 @@ def _count(passes: int) -> int:
     if not isinstance(passes, int) or passes < 1:
         raise ConfigError(f"backward passes per step: {passes!r}, expected a whole number of 1 or more")
     return passes
-
-
-def distinct(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    """By name, each tensor once, under its first name; a name for two tensors is refused."""
-    names: dict[str, Tensor] = {}
-    seen: set[Tensor] = set()
-    for name, parameter in named_parameters:
-        if names.get(name, parameter) is not parameter:
-            raise ConfigError(
-                f"named_parameters: two parameters are called {name!r}, with shapes "
-                f"{list(names[name].shape)} and {list(parameter.shape)}; give every parameter its own name"
-            )
-        if parameter not in seen:
-            seen.add(parameter)
-            names[name] = parameter
-    return names

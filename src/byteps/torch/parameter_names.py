@@ -1,4 +1,4 @@
-"""Names for the parameters of an optimizer, which ranks must agree on."""
+"""Names of parameters, which ranks must agree on: each names one, and an optimizer's all have one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,26 @@ from typing import Any
 from torch import Tensor
 
 from byteps.errors import ConfigError
-from byteps.torch.gradients import distinct
 
-__all__ = ["Named", "ParameterNames"]
+__all__ = ["Named", "ParameterNames", "distinct"]
 
 Named = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
+
+
+def distinct(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """By name, each tensor once, under its first name; a name for two tensors is refused."""
+    names: dict[str, Tensor] = {}
+    seen: set[Tensor] = set()
+    for name, parameter in named_parameters:
+        if names.get(name, parameter) is not parameter:
+            raise ConfigError(
+                f"named_parameters: two parameters are called {name!r}, with shapes "
+                f"{list(names[name].shape)} and {list(parameter.shape)}; give every parameter its own name"
+            )
+        if parameter not in seen:
+            seen.add(parameter)
+            names[name] = parameter
+    return names
 
 
 class ParameterNames:
