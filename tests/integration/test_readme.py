@@ -33,11 +33,12 @@ def run(command: list[str], folder: Path, bin_folder: Path = BIN, timeout_s: flo
 
 def check_first_script(folder: Path, bin_folder: Path) -> None:
     (folder / "first.py").write_text(first_script())
-    alone, job = re.findall(r"^((?:python|bpslaunch) .*first\.py)", README, re.M)
+    alone, machine, servers = re.findall(r"^((?:python|bpslaunch) .*first\.py)", README, re.M)
     assert run(alone.split(), folder, bin_folder) == "rank 0 of 1: [0. 0. 0. 0.]\n"
-    lines = run(job.split(), folder, bin_folder).splitlines()
-    for rank in (0, 1):
-        assert f"[worker {rank}] rank {rank} of 2: [0.5 0.5 0.5 0.5]" in lines
+    for job, label in ((machine, "rank"), (servers, "worker")):
+        lines = run(job.split(), folder, bin_folder).splitlines()
+        for rank in (0, 1):
+            assert f"[{label} {rank}] rank {rank} of 2: [0.5 0.5 0.5 0.5]" in lines
 
 
 def test_the_first_script(tmp_path: Path) -> None:
@@ -51,6 +52,7 @@ def test_every_link_leads_somewhere() -> None:
         "CONTRIBUTING.md",
         "SECURITY.md",
         "benchmarks/PERFORMANCE.md",
+        *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")),
     ):
         page = ROOT / name
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
