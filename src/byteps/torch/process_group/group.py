@@ -6,6 +6,7 @@ for the CPU: PyTorch itself hands to it whatever is not overridden here.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from byteps.torch import ops
 from byteps.torch.process_group.names import Names
-from byteps.torch.process_group.work import HandleWork, returned
+from byteps.torch.process_group.work import HandleWork
 from byteps.worker.handle import Handle
 from byteps.worker.session import Session
 
@@ -25,6 +26,10 @@ __all__ = ["NAME", "PushPullGroup", "gloo"]
 NAME = "byteps"
 _ProcessGroup: Any = dist.ProcessGroup
 _ReduceOp: Any = dist.ReduceOp
+# C++ code that gets a Work of ours keeps only its C++ half in older versions of PyTorch. It waits for it, or
+# asks for its future, soon: so a group keeps the Python halves of the last ones.
+_KEEPS_PYTHON_HALF = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (2, 8)
+_RECENT = 0 if _KEEPS_PYTHON_HALF else 64
 
 
 def gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
@@ -43,6 +48,7 @@ class PushPullGroup(_ProcessGroup):  # type: ignore[misc]
         self._session = session
         self._names = Names(f"torch.distributed.{name}")
         self._gloo = inner
+        self._recent: deque[HandleWork] = deque(maxlen=_RECENT)
         kind = _ProcessGroup.BackendType.CUSTOM
         if hasattr(self, "_set_default_backend"):
             self._set_default_backend(kind)
@@ -103,7 +109,9 @@ class PushPullGroup(_ProcessGroup):  # type: ignore[misc]
         return self._session.tensor(verb, name, dtype, (flat.numel(),))
 
     def _work(self, tensors: list[Tensor], handles: Sequence[Handle[Any]]) -> Any:
-        return returned(HandleWork(self._session, handles, tensors))
+        work = HandleWork(self._session, handles, tensors)
+        self._recent.append(work)
+        return work
 
 
 def _listed(tensors: Any) -> list[Tensor]:

@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch import Tensor
+from torch._C import _distributed_c10d as c10d
 from torch.futures import Future
 
 from byteps.torch import completion
 from byteps.worker.handle import Handle
 from byteps.worker.session import Session
 
-__all__ = ["HandleWork", "returned"]
+__all__ = ["HandleWork"]
 
-_Work: Any = dist.Work
-# Before 2.7, C++ code that gets our Work loses its Python half. A future has no such half.
-_KEPT_BY_CPP = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (2, 7)
+_Work: Any = c10d.Work
 
 
 class HandleWork(_Work):  # type: ignore[misc]
@@ -80,8 +77,3 @@ class HandleWork(_Work):  # type: ignore[misc]
         if self._future is None:
             self._future = completion.future(self._session, self.result)
         return self._future
-
-
-def returned(work: HandleWork) -> Any:
-    """``work`` in a form that C++ code can keep in this version of PyTorch."""
-    return work if _KEPT_BY_CPP else dist._create_work_from_future(work.get_future())  # type: ignore[attr-defined]
