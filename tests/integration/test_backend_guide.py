@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from byteps.launcher import local
+
 PAGE = Path(__file__).parents[2] / "docs" / "pytorch-backend.md"
 TEXT = PAGE.read_text()
 SCRIPTS = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", TEXT, re.S))
@@ -48,15 +50,17 @@ def test_the_script_trains(command: str, tmp_path: Path) -> None:
         "PYTHONWARNINGS": "ignore",
         "HF_HUB_OFFLINE": "1",
     }
-    done = subprocess.run(
-        argv,
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        stdin=subprocess.DEVNULL,
-    )
+    with local.reserve() as master:
+        environment["PET_MASTER_PORT"] = str(master.getsockname()[1])  # torchrun's 29500 may be in use
+        done = subprocess.run(
+            argv,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            stdin=subprocess.DEVNULL,
+        )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     said = sorted(re.findall(r"rank \d of 2: .*", done.stdout))
     assert said == ["rank 0 of 2: 8.000", "rank 1 of 2: 8.000"], f"{done.stdout}\n{done.stderr}"

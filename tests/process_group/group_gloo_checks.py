@@ -75,6 +75,19 @@ def reduce_scatters(c: Context) -> None:
 
 
 @check
+def many_tensors_in_one_call_of_gloo(c: Context) -> None:
+    import torch.distributed._functional_collectives as functional
+
+    world = dist.group.WORLD
+    gathered = functional.all_gather_into_tensor_coalesced([c.mine(), c.mine(salt=1)], world)
+    same(list(map(functional.wait_tensor, gathered)), [torch.cat(c.every(salt=salt)) for salt in (0, 1)])
+    inputs = [c.mine((c.size,)), c.mine((c.size,), salt=1)]
+    parts = functional.reduce_scatter_tensor_coalesced(inputs, "sum", [0, 0], world)
+    wanted = [c.total((c.size,), salt=salt)[c.rank : c.rank + 1] for salt in (0, 1)]
+    same(list(map(functional.wait_tensor, parts)), wanted)
+
+
+@check
 def all_to_all(c: Context) -> None:
     got = torch.empty(c.size)
     dist.all_to_all_single(got, torch.arange(c.size) + 10.0 * c.rank)
@@ -117,6 +130,16 @@ def objects(c: Context) -> None:
     got = [None] * c.size
     dist.gather_object(c.rank, got if c.rank == 0 else None, dst=0)
     assert c.rank or got == list(range(c.size))
+
+
+@check
+def gloo_is_never_called_with_the_gil_held(c: Context) -> None:
+    # A thread of Gloo that lets go of a tensor needs the GIL, and holds a lock that a caller needs.
+    for turn in range(300):
+        parts = [torch.empty(1) for _ in range(c.size)]
+        dist.all_gather(parts, torch.full((1,), float(turn)))
+        dist.send(torch.ones(1), 1) if c.rank == 0 else dist.recv(torch.empty(1), 0) if c.rank == 1 else None
+        dist.reduce_scatter(torch.empty(1), parts)
 
 
 @check

@@ -19,6 +19,8 @@ import pytest
 from group_job import OK
 from group_suite import CHECKS
 
+from byteps.launcher import local
+
 JOB = Path(__file__).parent / "group_job.py"
 LIMIT_S = 110
 BPSLAUNCH = (sys.executable, "-m", "byteps.launcher", "-n")
@@ -62,10 +64,11 @@ JOBS: dict[str, tuple[tuple[str, ...], int, tuple[str, ...], list[str]]] = {
 def outcomes(job: str) -> list[dict[str, str]] | str:
     """What every rank says about every check, or why there is nothing to say."""
     command, ranks, modules, _ = JOBS[job]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, local.reserve() as master:
+        port = str(master.getsockname()[1])  # torchrun's 29500 may be in use
         process = subprocess.Popen(
             (*command, str(JOB), folder, *modules),
-            env={**os.environ, **ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT, "PET_MASTER_PORT": port},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

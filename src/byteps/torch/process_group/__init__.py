@@ -14,7 +14,8 @@ from typing import Any
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from byteps.torch.process_group import agree
-from byteps.torch.process_group.group import PushPullGroup, gloo
+from byteps.torch.process_group.group import PushPullGroup
+from byteps.torch.process_group.inner import gloo
 from byteps.worker import current
 
 __all__ = ["create"]

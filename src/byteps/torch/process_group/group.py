@@ -1,7 +1,6 @@
 """The process group of the backend ``byteps``: sums, averages, broadcasts, barriers by us, the rest by Gloo.
 
-It is a ``ProcessGroup`` and no ``Backend``, because only that can be written in Python. Gloo is its backend
-for the CPU: PyTorch itself hands to it whatever is not overridden here.
+It is a ``ProcessGroup`` and no ``Backend``, because only that can be written in Python.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import torch.distributed as dist
 from torch import Tensor
 
 from byteps.torch import ops
+from byteps.torch.process_group.inner import InnerGroup
 from byteps.torch.process_group.names import Names
 from byteps.torch.process_group.work import HandleWork
 from byteps.worker.handle import Handle
 from byteps.worker.session import Session
 
-__all__ = ["NAME", "PushPullGroup", "gloo"]
+__all__ = ["NAME", "PushPullGroup"]
 
 NAME = "byteps"
-_ProcessGroup: Any = dist.ProcessGroup
 _ReduceOp: Any = dist.ReduceOp
 # C++ code that gets a Work of ours keeps only its C++ half in older versions of PyTorch. It waits for it, or
 # asks for its future, soon: so a group keeps the Python halves of the last ones.
@@ -32,27 +31,13 @@ _KEEPS_PYTHON_HALF = tuple(map(int, torch.__version__.split("+")[0].split(".")[:
 _RECENT = 0 if _KEEPS_PYTHON_HALF else 64
 
 
-def gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """A Gloo backend, as torch.distributed itself makes it."""
-    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
-
-
-class PushPullGroup(_ProcessGroup):  # type: ignore[misc]
+class PushPullGroup(InnerGroup):
     """All ranks of the job, as torch.distributed sees them. Its operations are called in one order by all."""
 
     def __init__(self, store: Any, rank: int, size: int, inner: Any, name: str, session: Session) -> None:
-        try:
-            super().__init__(store, rank, size)
-        except TypeError:  # PyTorch 2.4 and 2.5
-            super().__init__(rank, size)
-        self._session = session
+        super().__init__(store, rank, size, inner, session)
         self._names = Names(f"torch.distributed.{name}")
-        self._gloo = inner
         self._recent: deque[HandleWork] = deque(maxlen=_RECENT)
-        kind = _ProcessGroup.BackendType.CUSTOM
-        if hasattr(self, "_set_default_backend"):
-            self._set_default_backend(kind)
-        self._register_backend(torch.device("cpu"), kind, self._gloo)
 
     def getBackendName(self) -> str:
         """Called by PyTorch."""

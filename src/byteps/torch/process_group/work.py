@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 from torch.futures import Future
 
 from byteps.torch import completion
-from byteps.worker.handle import Handle
 from byteps.worker.session import Session
 
 __all__ = ["HandleWork"]
@@ -20,10 +19,17 @@ __all__ = ["HandleWork"]
 _Work: Any = c10d.Work
 
 
+class Waitable(Protocol):
+    """An operation: a handle of ours, or what looks like one."""
+
+    def done(self) -> bool: ...
+    def wait(self) -> object: ...
+
+
 class HandleWork(_Work):  # type: ignore[misc]
     """Operations in flight. ``wait()`` waits for the core directly; only ``get_future()`` needs a thread."""
 
-    def __init__(self, session: Session, handles: Sequence[Handle[Any]], tensors: list[Tensor]) -> None:
+    def __init__(self, session: Session, handles: Sequence[Waitable], tensors: list[Tensor]) -> None:
         super().__init__()
         self._session = session
         self._handles = handles
