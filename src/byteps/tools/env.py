@@ -176,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         print(text_table(lines, width))
         print("\n* set in this environment")
-        print(f"  {memory_between_ranks()}")
+        print(f"\nthis machine: {memory_between_ranks()}")
     if not args.json:
         for text in errors:
             print(f"error: {text}", file=sys.stderr)

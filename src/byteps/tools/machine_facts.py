@@ -14,7 +14,7 @@ _READABLE, _REFUSED = 0, 3
 def memory_between_ranks() -> str:
     """How tensors outside the arena come from one rank of a machine to another, in one line."""
     if _a_child_can_read_us():
-        return "ranks of this machine read each other's memory: large tensors are copied once"
+        return "ranks read each other's memory: large tensors are copied once"
     why = "the kernel forbids ranks to read each other's memory"
     if _YAMA.exists() and _YAMA.read_text().strip() != "0":
         why += f" (kernel.yama.ptrace_scope = {_YAMA.read_text().strip()}; 0 would permit it)"
