@@ -18,6 +18,7 @@ namespace byteps::compress {
 namespace {
 
 BYTEPS_AVX2 void feedback(const float* g, float c, float* e, size_t n) { loops::feedback(g, c, e, n); }
+BYTEPS_AVX2 void subtract(const float* x, float* e, size_t n) { loops::subtract(x, e, n); }
 BYTEPS_AVX2 void nesterov(float* m, float* g, float mu, size_t n) { loops::nesterov(m, g, mu, n); }
 BYTEPS_AVX2 uint32_t max_bits(const float* x, size_t n) { return loops::max_bits(x, n); }
 
@@ -221,7 +222,7 @@ BYTEPS_AVX2 void add_levels(const int32_t* q, size_t n, const Levels& levels, fl
   loops::add_levels(q, n, levels, acc, i);
 }
 
-constexpr Kernels kAvx2 = {"avx2",   feedback,    nesterov, signs,    signs_sum,  expand_signs, add_signs,
+constexpr Kernels kAvx2 = {"avx2",   feedback,    subtract, nesterov, signs,    signs_sum,  expand_signs, add_signs,
                            max_bits, sum_squares, above,    quantize, dequantize, add_levels};
 
 }  // namespace

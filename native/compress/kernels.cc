@@ -8,6 +8,7 @@ namespace byteps::compress {
 namespace {
 
 void feedback(const float* g, float c, float* e, size_t n) { loops::feedback(g, c, e, n); }
+void subtract(const float* x, float* e, size_t n) { loops::subtract(x, e, n); }
 void nesterov(float* m, float* g, float mu, size_t n) { loops::nesterov(m, g, mu, n); }
 void signs(const float* x, size_t n, uint8_t* bits) { loops::signs(x, n, bits); }
 void signs_sum(const float* x, size_t n, uint8_t* bits, Lanes& lanes) {
@@ -32,7 +33,7 @@ void add_levels(const int32_t* q, size_t n, const Levels& levels, float* acc) {
   loops::add_levels(q, n, levels, acc);
 }
 
-constexpr Kernels kGeneric = {"generic",   feedback,    nesterov, signs,    signs_sum,  expand_signs, add_signs,
+constexpr Kernels kGeneric = {"generic",   feedback,    subtract, nesterov, signs,    signs_sum,  expand_signs, add_signs,
                               max_bits,    sum_squares, above,    quantize, dequantize, add_levels};
 
 }  // namespace

@@ -38,6 +38,8 @@ struct Kernels {
 
   // e = g + c * e
   void (*feedback)(const float* g, float c, float* e, size_t n);
+  // e -= x
+  void (*subtract)(const float* x, float* e, size_t n);
   // m = mu * m + g; g = g + mu * m
   void (*nesterov)(float* m, float* g, float mu, size_t n);
 

@@ -27,6 +27,10 @@ BYTEPS_INLINE void feedback(const float* g, float c, float* e, size_t n) {
   for (size_t i = 0; i < n; ++i) e[i] = g[i] + c * e[i];
 }
 
+BYTEPS_INLINE void subtract(const float* x, float* e, size_t n) {
+  for (size_t i = 0; i < n; ++i) e[i] -= x[i];
+}
+
 BYTEPS_INLINE void nesterov(float* m, float* g, float mu, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     m[i] = mu * m[i] + g[i];

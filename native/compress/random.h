@@ -56,8 +56,9 @@ class Permutation {
     low_mask_ = (uint32_t{1} << low_bits_) - 1;
     high_mask_ = (uint32_t{1} << (bits - low_bits_)) - 1;
     for (uint32_t r = 0; r < kRounds; ++r) keys_[r] = stream.bits(kKeyIndex + r);
-    const uint64_t wide = uint64_t{stream.bits(kKeyIndex + kRounds)} << 32 | stream.bits(kKeyIndex + kRounds + 1);
-    offset_ = static_cast<uint32_t>(static_cast<unsigned __int128>(wide) * n >> 64);
+    // floor(n * a number of 64 uniform bits / 2^64)
+    const uint64_t high = stream.bits(kKeyIndex + kRounds), low = stream.bits(kKeyIndex + kRounds + 1);
+    offset_ = static_cast<uint32_t>((high * n + (low * n >> 32)) >> 32);
   }
 
   uint32_t position(uint32_t j) const {
