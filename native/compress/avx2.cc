@@ -1,5 +1,5 @@
-// AVX2 kernels. Only functions with the target attribute may use the instructions; FMA is left out of it on purpose:
-// a fused product would change bits that workers, servers and the reference must agree on.
+// AVX2 kernels. Only functions with the target attribute may use the instructions; FMA is left out of it on
+// purpose: a fused product would change bits that workers, servers and the reference must agree on.
 #include "compress/kernels.h"
 
 #if defined(__x86_64__)
@@ -171,12 +171,14 @@ BYTEPS_AVX2_INLINE __m256i natural_level(__m256 ratio, __m256 u, const Levels& l
   return _mm256_sub_epi32(_mm256_andnot_si256(lowest, lower), _mm256_castps_si256(up));
 }
 
-BYTEPS_AVX2 void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first,
-                          int32_t* q, uint8_t* nonzero) {
+BYTEPS_AVX2 void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream,
+                          uint32_t first, int32_t* q, uint8_t* nonzero) {
   constexpr uint32_t kStep = 0x9E3779B1u;
-  const __m256i ramp = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), step = _mm256_set1_epi32(static_cast<int32_t>(kStep));
+  const __m256i ramp = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                step = _mm256_set1_epi32(static_cast<int32_t>(kStep));
   const __m256i stride = _mm256_set1_epi32(static_cast<int32_t>(8 * kStep));
-  __m256i product = _mm256_mullo_epi32(_mm256_add_epi32(ramp, _mm256_set1_epi32(static_cast<int32_t>(first))), step);
+  __m256i product =
+      _mm256_mullo_epi32(_mm256_add_epi32(ramp, _mm256_set1_epi32(static_cast<int32_t>(first))), step);
   const __m256 scale = _mm256_set1_ps(levels.scale), count = _mm256_set1_ps(static_cast<float>(levels.count));
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -185,7 +187,8 @@ BYTEPS_AVX2 void quantize(const float* x, size_t n, const Levels& levels, const 
     product = _mm256_add_epi32(product, stride);
     const __m256i level = levels.natural ? natural_level(ratio, u, levels) : linear_level(ratio, u, count);
     const __m256i minus = _mm256_castps_si256(_mm256_cmp_ps(values, _mm256_setzero_ps(), _CMP_LT_OQ));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + i), _mm256_sub_epi32(_mm256_xor_si256(level, minus), minus));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + i),
+                        _mm256_sub_epi32(_mm256_xor_si256(level, minus), minus));
     const __m256i zero = _mm256_cmpeq_epi32(level, _mm256_setzero_si256());
     nonzero[i / 8] = static_cast<uint8_t>(~_mm256_movemask_ps(_mm256_castsi256_ps(zero)));
   }
@@ -222,8 +225,8 @@ BYTEPS_AVX2 void add_levels(const int32_t* q, size_t n, const Levels& levels, fl
   loops::add_levels(q, n, levels, acc, i);
 }
 
-constexpr Kernels kAvx2 = {"avx2",   feedback,    subtract, nesterov, signs,    signs_sum,  expand_signs, add_signs,
-                           max_bits, sum_squares, above,    quantize, dequantize, add_levels};
+constexpr Kernels kAvx2 = {"avx2",    feedback, subtract,    nesterov, signs,    signs_sum,  expand_signs,
+                           add_signs, max_bits, sum_squares, above,    quantize, dequantize, add_levels};
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // Streams of bits, the lowest bit of a byte first, and the two codes of whole numbers that go into them.
 //
-// Elias delta of v >= 1: with N = floor(log2 v), L = N + 1, M = floor(log2 L): M zeros, a one, the M low bits of
-// L, the N low bits of v. Rice of v >= 0 with b bits: v >> b zeros, a one, the b low bits of v. Bits of a number
-// go lowest first. A stream ends with zeros up to the next byte.
+// Elias delta of v >= 1: with N = floor(log2 v), L = N + 1, M = floor(log2 L): M zeros, a one, the M low bits
+// of L, the N low bits of v. Rice of v >= 0 with b bits: v >> b zeros, a one, the b low bits of v. Bits of a
+// number go lowest first. A stream ends with zeros up to the next byte.
 #pragma once
 
 #include <bit>
@@ -97,7 +97,8 @@ class BitReader {
   uint32_t elias_delta() {
     const uint64_t word = peek();
     const auto m = static_cast<uint32_t>(std::countr_zero(word | uint64_t{1} << 63));
-    if (m > 4) throw WireError("a bad Elias code: its length has " + std::to_string(m + 1) + " bits, at most 5");
+    if (m > 4)
+      throw WireError("a bad Elias code: its length has " + std::to_string(m + 1) + " bits, at most 5");
     const uint32_t n = ((1u << m) | (static_cast<uint32_t>(word >> (m + 1)) & ((1u << m) - 1))) - 1;
     skip(2 * m + 1 + n);
     return (1u << n) | (static_cast<uint32_t>(word >> (2 * m + 1)) & ((1u << n) - 1));

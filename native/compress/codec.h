@@ -2,15 +2,16 @@
 //
 // A codec belongs to one partition and to one thread at a time. What it needs it allocates when it is made;
 // afterwards no call allocates. It keeps no state between calls: the error of error feedback is the caller's
-// memory, and random numbers are functions of (seed, key, round, index), so a repeated call repeats the bytes.
+// memory, and random numbers are functions of (seed, key, round, index), so a repeated call repeats the
+// bytes.
 //
-// Kernels are chosen for the processor (kernels.h); the bytes are the same with all of them, and the same as those of
-// the NumPy reference in src/byteps/compress/reference. Bytes are little-endian. The format of each codec stands
-// at the top of its file, and all of them in docs/compression-format.md.
+// Kernels are chosen for the processor (kernels.h); the bytes are the same with all of them, and the same as
+// those of the NumPy reference in src/byteps/compress/reference. Bytes are little-endian. The format of each
+// codec stands at the top of its file, and all of them in docs/compression-format.md.
 //
 // A payload comes from a peer: decode and decode_add throw WireError when anything about it is not as encode
-// writes it, and never touch memory beyond `bytes` and the partition. What a throw leaves in out or acc: onebit,
-// topk, randomk and fp16 check before they write; dithering may have written a part.
+// writes it, and never touch memory beyond `bytes` and the partition. What a throw leaves in out or acc:
+// onebit, topk, randomk and fp16 check before they write; dithering may have written a part.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +28,11 @@ enum class CodecKind : uint8_t { onebit = 1, topk = 2, randomk = 3, dithering = 
 
 struct CodecSpec {
   CodecKind kind = CodecKind::onebit;
-  double k = 0;            // topk, randomk: fraction (below 1) or count; dithering: levels
-  bool scaling = false;    // onebit
-  bool l2 = false;         // dithering: scale is the l2 norm, not the maximum
-  bool natural = false;    // dithering: levels are powers of two
-  bool feedback = false;   // there is error feedback: randomk does not scale its values
+  double k = 0;           // topk, randomk: fraction (below 1) or count; dithering: levels
+  bool scaling = false;   // onebit
+  bool l2 = false;        // dithering: scale is the l2 norm, not the maximum
+  bool natural = false;   // dithering: levels are powers of two
+  bool feedback = false;  // there is error feedback: randomk does not scale its values
 };
 
 class Codec {
@@ -52,8 +53,10 @@ class Codec {
   // acc += C(in), without a decoded copy.
   virtual void decode_add(const std::byte* in, size_t bytes, uint32_t round, float* acc) = 0;
 
-  // p = g + c * error; out = C(p); error = p - decode(C(p)); in as few walks through memory as the codec allows.
-  virtual size_t encode_with_feedback(const float* g, float c, float* error, uint32_t round, std::byte* out) = 0;
+  // p = g + c * error; out = C(p); error = p - decode(C(p)); in as few walks through memory as the codec
+  // allows.
+  virtual size_t encode_with_feedback(const float* g, float c, float* error, uint32_t round,
+                                      std::byte* out) = 0;
 
  protected:
   Codec(size_t elements, const Kernels& kernels) : elements_(elements), kernels_(kernels) {}
@@ -66,8 +69,8 @@ class Codec {
 size_t count_of(const CodecSpec& spec, size_t elements);
 
 // Throws std::invalid_argument when the spec or the number of elements cannot be (Python has checked both).
-// seed and key: randomk needs the same on every member; dithering of different senders should differ in one of
-// them, so that their errors do not add up.
+// seed and key: randomk needs the same on every member; dithering of different senders should differ in one
+// of them, so that their errors do not add up.
 std::unique_ptr<Codec> make_codec(const CodecSpec& spec, size_t elements, uint64_t seed, uint64_t key,
                                   const Kernels& kernels = best_kernels());
 

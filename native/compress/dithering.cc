@@ -12,9 +12,9 @@ namespace byteps::compress {
 
 namespace {
 
-constexpr uint32_t kTable = 256;         // gaps and levels whose codes are kept ready
-constexpr size_t kGroup = 64;            // elements between two looks at the length of a sparse block
-constexpr size_t kMostSymbolBits = 56;   // a gap below 2^13, a sign, a level below 2^21: 49
+constexpr uint32_t kTable = 256;        // gaps and levels whose codes are kept ready
+constexpr size_t kGroup = 64;           // elements between two looks at the length of a sparse block
+constexpr size_t kMostSymbolBits = 56;  // a gap below 2^13, a sign, a level below 2^21: 49
 
 // The code of a signed level: its sign, then its level.
 Code level_code(uint32_t level, bool negative) {
@@ -44,7 +44,8 @@ struct Dithering::Scale {
   }
 };
 
-Dithering::Dithering(const CodecSpec& spec, size_t elements, uint64_t seed, uint64_t key, const Kernels& kernels)
+Dithering::Dithering(const CodecSpec& spec, size_t elements, uint64_t seed, uint64_t key,
+                     const Kernels& kernels)
     : Codec(elements, kernels),
       seed_(seed),
       key_(key),
@@ -56,7 +57,8 @@ Dithering::Dithering(const CodecSpec& spec, size_t elements, uint64_t seed, uint
       level_codes_(2 * std::min<size_t>(kTable, static_cast<size_t>(levels_) + 1)) {
   for (uint32_t gap = 1; gap < kTable; ++gap) gap_codes_[gap] = elias_delta(gap);
   for (uint32_t level = 1; 2 * level < level_codes_.size(); ++level) {
-    for (const bool negative : {false, true}) level_codes_[2 * level + negative] = level_code(level, negative);
+    for (const bool negative : {false, true})
+      level_codes_[2 * level + negative] = level_code(level, negative);
   }
 }
 
@@ -109,7 +111,8 @@ void Dithering::write_block(BitWriter& writer, size_t count) const {
 size_t Dithering::write(const float* x, float* error, float scale, uint32_t round, std::byte* out) {
   put_scale(out, scale);
   if (!has_stream(scale)) {
-    if (scale != 0 && error != nullptr) std::fill_n(error, elements_, std::numeric_limits<float>::quiet_NaN());
+    if (scale != 0 && error != nullptr)
+      std::fill_n(error, elements_, std::numeric_limits<float>::quiet_NaN());
     return sizeof(float);
   }
   const Stream stream(seed_, key_, round);
@@ -130,7 +133,8 @@ size_t Dithering::encode(const float* x, uint32_t round, std::byte* out) {
   return write(x, nullptr, scale.value(), round, out);
 }
 
-size_t Dithering::encode_with_feedback(const float* g, float c, float* error, uint32_t round, std::byte* out) {
+size_t Dithering::encode_with_feedback(const float* g, float c, float* error, uint32_t round,
+                                       std::byte* out) {
   Scale scale{*this};
   walk(elements_, [&](size_t begin, size_t count) {
     kernels_.feedback(g + begin, c, error + begin, count);

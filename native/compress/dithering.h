@@ -1,18 +1,23 @@
 // dithering: each element rounded at random to one of s levels, without bias.
 //
 //   bytes 0-3   float32 scale: max |x|, or the l2 norm (summed in double)
-//   then        nothing, when the scale is 0 (all elements are 0) or not finite (all elements decode to NaN: an
+//   then        nothing, when the scale is 0 (all elements are 0) or not finite (all elements decode to NaN:
+//   an
 //               overflow stays visible); else a stream of bits (bits.h):
 //
-//   for each block of 4096 elements (the last may have fewer), whichever of both is shorter, 0 when they are equal
+//   for each block of 4096 elements (the last may have fewer), whichever of both is shorter, 0 when they are
+//   equal
 //     bit 0, then for each element: 1 bit sign, bit_width(s) bits level; sign 0 at level 0
-//     bit 1, then Elias delta of 1 + the number of elements that are not at level 0, and for each of these: Elias
-//            delta of index - previous index (the one before the block at first), 1 bit sign, Elias delta of level
+//     bit 1, then Elias delta of 1 + the number of elements that are not at level 0, and for each of these:
+//     Elias
+//            delta of index - previous index (the one before the block at first), 1 bit sign, Elias delta of
+//            level
 //
-// A choice per block and not per payload: the writer needs no second walk, and a gradient that is sparse in places
-// gets the better of both. Levels, with r = |x| / scale and u = Stream::uniform(index):
+// A choice per block and not per payload: the writer needs no second walk, and a gradient that is sparse in
+// places gets the better of both. Levels, with r = |x| / scale and u = Stream::uniform(index):
 //   linear    y = r * s; level = floor(y) + (u < y - floor(y)); value = sign * scale * (level / s)
-//   natural   level 0 is 0, level j is 2^(j - s); between two levels, the upper one with chance (r - lower) / (upper -
+//   natural   level 0 is 0, level j is 2^(j - s); between two levels, the upper one with chance (r - lower) /
+//   (upper -
 //             lower); value = sign * scale * 2^(level - s)
 #pragma once
 

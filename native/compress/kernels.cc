@@ -15,15 +15,17 @@ void signs_sum(const float* x, size_t n, uint8_t* bits, Lanes& lanes) {
   loops::signs(x, n, bits);
   loops::sum_magnitudes(x, n, lanes);
 }
-void expand_signs(const uint8_t* bits, size_t n, float s, float* out) { loops::expand_signs(bits, n, s, out); }
+void expand_signs(const uint8_t* bits, size_t n, float s, float* out) {
+  loops::expand_signs(bits, n, s, out);
+}
 void add_signs(const uint8_t* bits, size_t n, float s, float* acc) { loops::add_signs(bits, n, s, acc); }
 uint32_t max_bits(const float* x, size_t n) { return loops::max_bits(x, n); }
 void sum_squares(const float* x, size_t n, Lanes& lanes) { loops::sum_squares(x, n, lanes); }
 Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* found, size_t room) {
   return loops::above(x, n, least, first, found, room);
 }
-void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first, int32_t* q,
-              uint8_t* nonzero) {
+void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first,
+              int32_t* q, uint8_t* nonzero) {
   loops::quantize(x, n, levels, stream, first, q, nonzero);
 }
 void dequantize(const int32_t* q, size_t n, const Levels& levels, float* out) {
@@ -33,8 +35,8 @@ void add_levels(const int32_t* q, size_t n, const Levels& levels, float* acc) {
   loops::add_levels(q, n, levels, acc);
 }
 
-constexpr Kernels kGeneric = {"generic",   feedback,    subtract, nesterov, signs,    signs_sum,  expand_signs, add_signs,
-                              max_bits,    sum_squares, above,    quantize, dequantize, add_levels};
+constexpr Kernels kGeneric = {"generic", feedback, subtract,    nesterov, signs,    signs_sum,  expand_signs,
+                              add_signs, max_bits, sum_squares, above,    quantize, dequantize, add_levels};
 
 }  // namespace
 

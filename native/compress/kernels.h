@@ -1,8 +1,8 @@
 // The inner loops of codecs as free functions over spans, chosen at run time for the processor.
 //
-// Every set gives the same bits: products and sums are rounded one by one (no fused multiply-add), sums are made
-// in double in 16 lanes, element i into lane i % 16, and the lanes are added pairwise (lane_total). So a span may be
-// worked on in blocks, as long as all but the last have a multiple of 16 elements.
+// Every set gives the same bits: products and sums are rounded one by one (no fused multiply-add), sums are
+// made in double in 16 lanes, element i into lane i % 16, and the lanes are added pairwise (lane_total). So a
+// span may be worked on in blocks, as long as all but the last have a multiple of 16 elements.
 #pragma once
 
 #include <cstddef>
@@ -55,16 +55,17 @@ struct Kernels {
   uint32_t (*max_bits)(const float* x, size_t n);
   void (*sum_squares)(const float* x, size_t n, Lanes& lanes);
 
-  // Where the bits of |x| are at least `least`: the indices, counted from `first`, in order. Stops when fewer than 32
-  // places are left in `found`, and says how far it came.
+  // Where the bits of |x| are at least `least`: the indices, counted from `first`, in order. Stops when fewer
+  // than 32 places are left in `found`, and says how far it came.
   struct Found {
     size_t count, seen;
   };
   Found (*above)(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* found, size_t room);
 
-  // q = sign and level of each element, rounded at random with stream.uniform(first + i); bit i of nonzero: q != 0.
-  void (*quantize)(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first, int32_t* q,
-                   uint8_t* nonzero);
+  // q = sign and level of each element, rounded at random with stream.uniform(first + i); bit i of nonzero: q
+  // != 0.
+  void (*quantize)(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first,
+                   int32_t* q, uint8_t* nonzero);
   // out = the value of q, and acc += that.
   void (*dequantize)(const int32_t* q, size_t n, const Levels& levels, float* out);
   void (*add_levels)(const int32_t* q, size_t n, const Levels& levels, float* acc);

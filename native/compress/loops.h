@@ -1,7 +1,7 @@
 // The kernels as loops over one element, written once and compiled once per instruction set.
 //
-// Private to native/compress. Inlined by force into callers that may carry a target attribute; each takes the index to
-// begin at, so that a hand-written kernel can leave its last few elements to it.
+// Private to native/compress. Inlined by force into callers that may carry a target attribute; each takes the
+// index to begin at, so that a hand-written kernel can leave its last few elements to it.
 #pragma once
 
 #include <bit>
@@ -81,7 +81,8 @@ BYTEPS_INLINE uint32_t max_bits(const float* x, size_t n) {
   return static_cast<uint32_t>(most);
 }
 
-// The value of level q of linear dithering is scale * (q / s), not (q * scale) / s: nothing overflows on the way.
+// The value of level q of linear dithering is scale * (q / s), not (q * scale) / s: nothing overflows on the
+// way.
 BYTEPS_INLINE float value_of(int32_t q, const Levels& levels) {
   if (!levels.natural) return levels.scale * (static_cast<float>(q) / static_cast<float>(levels.count));
   if (q == 0) return levels.scale * 0.0f;
@@ -90,11 +91,13 @@ BYTEPS_INLINE float value_of(int32_t q, const Levels& levels) {
   return levels.scale * std::bit_cast<float>(bits);
 }
 
-BYTEPS_INLINE void dequantize(const int32_t* q, size_t n, const Levels& levels, float* out, size_t begin = 0) {
+BYTEPS_INLINE void dequantize(const int32_t* q, size_t n, const Levels& levels, float* out,
+                              size_t begin = 0) {
   for (size_t i = begin; i < n; ++i) out[i] = value_of(q[i], levels);
 }
 
-BYTEPS_INLINE void add_levels(const int32_t* q, size_t n, const Levels& levels, float* acc, size_t begin = 0) {
+BYTEPS_INLINE void add_levels(const int32_t* q, size_t n, const Levels& levels, float* acc,
+                              size_t begin = 0) {
   for (size_t i = begin; i < n; ++i) acc[i] += value_of(q[i], levels);
 }
 
@@ -114,8 +117,8 @@ BYTEPS_INLINE int32_t level_of(float ratio, float u, const Levels& levels) {
   return lower + (u < mantissa - 1.0f);
 }
 
-BYTEPS_INLINE void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first,
-                            int32_t* q, uint8_t* nonzero, size_t begin = 0) {
+BYTEPS_INLINE void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream,
+                            uint32_t first, int32_t* q, uint8_t* nonzero, size_t begin = 0) {
   for (size_t i = begin; i < n; ++i) {
     const float u = stream.uniform(first + static_cast<uint32_t>(i));
     const int32_t level = level_of(std::fabs(x[i]) / levels.scale, u, levels);

@@ -1,7 +1,8 @@
 // onebit: the sign of each element and, with scaling, the mean magnitude.
 //
 //   bytes 0-3   float32 s: mean |x| with scaling (summed in double), else 1
-//   then        (n + 7) / 8 bytes: bit i % 8 of byte i / 8 is 1 iff x[i] < 0; bits behind the last element are 0
+//   then        (n + 7) / 8 bytes: bit i % 8 of byte i / 8 is 1 iff x[i] < 0; bits behind the last element
+//   are 0
 //
 // Decoded: -s where the bit is set, else s. A NaN makes s NaN, when there is scaling.
 #pragma once

@@ -1,8 +1,9 @@
 // The randomness of codecs: functions of (seed, key, round, index), nothing else.
 //
-// There is no state to keep in step. A replay draws the same numbers, any element can be drawn alone, and eight
-// lanes draw eight elements at once: only 32-bit products and shifts, which every vector unit has. The reference
-// (src/byteps/compress/reference/random.py) has the same functions; docs/compression-format.md writes them down.
+// There is no state to keep in step. A replay draws the same numbers, any element can be drawn alone, and
+// eight lanes draw eight elements at once: only 32-bit products and shifts, which every vector unit has. The
+// reference (src/byteps/compress/reference/random.py) has the same functions; docs/compression-format.md
+// writes them down.
 #pragma once
 
 #include <bit>
@@ -10,7 +11,8 @@
 
 namespace byteps::compress {
 
-// The finalizer of a 64-bit hash: a bijection in which every bit of the input reaches every bit of the output.
+// The finalizer of a 64-bit hash: a bijection in which every bit of the input reaches every bit of the
+// output.
 inline constexpr uint64_t mix64(uint64_t x) {
   x ^= x >> 30;
   x *= 0xBF58476D1CE4E5B9u;

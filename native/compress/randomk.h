@@ -1,10 +1,11 @@
 // randomk: the values at k positions that everybody can compute.
 //
-//   4 k bytes   float32: x[position(j)] for j = 0 .. k - 1, times float32(n / k) when there is no error feedback
+//   4 k bytes   float32: x[position(j)] for j = 0 .. k - 1, times float32(n / k) when there is no error
+//   feedback
 //
-// The positions are Permutation(Stream(seed, key, round), n) of random.h: k distinct ones, each with chance k / n,
-// and the same wherever seed, key and round are the same. So k-vectors of different workers are added element by
-// element (RoundSum does), and the sum goes back as it is.
+// The positions are Permutation(Stream(seed, key, round), n) of random.h: k distinct ones, each with chance k
+// / n, and the same wherever seed, key and round are the same. So k-vectors of different workers are added
+// element by element (RoundSum does), and the sum goes back as it is.
 #pragma once
 
 #include <vector>

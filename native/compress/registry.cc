@@ -30,8 +30,8 @@ struct Entry {
 };
 
 constexpr Entry kCodecs[] = {
-    {CodecKind::onebit, "onebit", make<OneBit>},       {CodecKind::topk, "topk", make<TopK>},
-    {CodecKind::randomk, "randomk", make<RandomK>},    {CodecKind::dithering, "dithering", make<Dithering>},
+    {CodecKind::onebit, "onebit", make<OneBit>},    {CodecKind::topk, "topk", make<TopK>},
+    {CodecKind::randomk, "randomk", make<RandomK>}, {CodecKind::dithering, "dithering", make<Dithering>},
     {CodecKind::fp16, "fp16", make<Fp16>},
 };
 
@@ -56,8 +56,8 @@ void check(const CodecSpec& spec, size_t elements) {
   }
   const double levels = spec.natural ? Dithering::kMaxNatural : Dithering::kMaxLinear;
   if (spec.kind == CodecKind::dithering && !(spec.k >= 1 && spec.k <= levels)) {
-    throw std::invalid_argument("k = " + std::to_string(spec.k) + ": expected 1 to " + std::to_string(levels) +
-                                " levels");
+    throw std::invalid_argument("k = " + std::to_string(spec.k) + ": expected 1 to " +
+                                std::to_string(levels) + " levels");
   }
 }
 

@@ -26,7 +26,8 @@ Select::Select(size_t n, size_t k, const Kernels& kernels)
       sizes_(std::max(room_of(n, k), std::min(n, kSample + kRun))),
       counts_(n > kSample ? std::max(kLower, (kNaNSize >> kUpperShift) + 1) : 0) {}
 
-// A magnitude that somewhat more than k elements probably reach. Half of a partition or a small one: all of it.
+// A magnitude that somewhat more than k elements probably reach. Half of a partition or a small one: all of
+// it.
 template <class At>
 uint32_t Select::estimate(const At& at) {
   if (n_ <= kSample || k_ >= n_ / 2) return 0;
@@ -39,15 +40,16 @@ uint32_t Select::estimate(const At& at) {
   const auto rank = static_cast<size_t>(expected + 4 * std::sqrt(expected) + 4);
   if (rank >= count) return 0;
   const auto nth = sizes_.begin() + static_cast<std::ptrdiff_t>(rank);
-  std::nth_element(sizes_.begin(), nth, sizes_.begin() + static_cast<std::ptrdiff_t>(count), std::greater<>());
+  std::nth_element(sizes_.begin(), nth, sizes_.begin() + static_cast<std::ptrdiff_t>(count),
+                   std::greater<>());
   return std::max(*nth, 1u);  // zeros are not worth collecting: there are either none or far too many
 }
 
 // False when there is no room for all of them.
 bool Select::collect(const float* x, size_t begin, size_t count, uint32_t least) {
   const auto first = static_cast<uint32_t>(begin);
-  const Kernels::Found found = kernels_.above(x + begin, count, least, first, found_.data() + collected_,
-                                              found_.size() - collected_);
+  const Kernels::Found found =
+      kernels_.above(x + begin, count, least, first, found_.data() + collected_, found_.size() - collected_);
   collected_ += found.count;
   return found.seen == count;
 }
@@ -59,8 +61,8 @@ bool Select::choose(const float* x) {
   return true;
 }
 
-// The k-th largest magnitude: first its upper bits, then among those with these its lower bits. What is left in
-// collected_ is how many elements equal to it belong to the k largest.
+// The k-th largest magnitude: first its upper bits, then among those with these its lower bits. What is left
+// in collected_ is how many elements equal to it belong to the k largest.
 uint32_t Select::kth_by_counting(const float* x) {
   const auto last = [&](size_t bins, size_t& wanted) {
     size_t bin = bins - 1;

@@ -1,11 +1,11 @@
 // Finding the k elements of largest magnitude, exactly, in little more than one walk through them.
 //
-// A sample says what magnitude about twice k elements reach; one walk collects those, and the k largest are chosen
-// among them. How good the sample was changes how long that takes, never the result: when too few or too many were
-// collected, every element is counted by its upper bits instead, which takes two walks more.
+// A sample says what magnitude about twice k elements reach; one walk collects those, and the k largest are
+// chosen among them. How good the sample was changes how long that takes, never the result: when too few or
+// too many were collected, every element is counted by its upper bits instead, which takes two walks more.
 //
-// Magnitudes are compared as the bits of |x|, which order as the numbers do. All NaNs are one number above infinity.
-// Of equal magnitudes the lower index is kept.
+// Magnitudes are compared as the bits of |x|, which order as the numbers do. All NaNs are one number above
+// infinity. Of equal magnitudes the lower index is kept.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 
 namespace byteps::compress {
 
-// Keeps those of `count` candidates, in their order, that are the k largest: found[0] to found[k - 1]. size_at gives the
-// magnitude of a candidate by size_of; scratch has room for count. k is at most count.
+// Keeps those of `count` candidates, in their order, that are the k largest: found[0] to found[k - 1].
+// size_at gives the magnitude of a candidate by size_of; scratch has room for count. k is at most count.
 constexpr uint32_t kNaNSize = 0x7F800001;
 inline uint32_t size_of(float x) { return std::min(std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu, kNaNSize); }
 

@@ -1,7 +1,8 @@
 // The sum of topk contributions: sorted indices and values while they are few, then a dense array.
 //
-// Merging costs a few nanoseconds per element that is there, a dense sum an access to memory per element that is added
-// and a walk through all of the partition at the end: merging pays while about one in eight elements is there.
+// Merging costs a few nanoseconds per element that is there, a dense sum an access to memory per element that
+// is added and a walk through all of the partition at the end: merging pays while about one in eight elements
+// is there.
 #pragma once
 
 #include <vector>

@@ -5,8 +5,9 @@
 //   then        k Rice codes (bits.h) of index - previous index - 1, the previous of the first being -1, with
 //               b = floor(log2(n / k)) low bits; zeros up to the next byte
 //
-// Gaps between random positions are distributed geometrically, and Rice codes are the best whole-bit codes for that:
-// 12 bits each at k = 0.001, where Elias delta takes 16. NaN counts as largest; ties keep the lower index.
+// Gaps between random positions are distributed geometrically, and Rice codes are the best whole-bit codes
+// for that: 12 bits each at k = 0.001, where Elias delta takes 16. NaN counts as largest; ties keep the lower
+// index.
 #pragma once
 
 #include <vector>

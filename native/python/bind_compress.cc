@@ -1,7 +1,7 @@
 // The codecs, for tests that compare them with the NumPy reference and for `bps bench compress`.
 //
-// Arrays come as addresses; the caller keeps them alive and vouches for their length. The GIL is released while bytes
-// are worked on. A codec is used by one thread at a time.
+// Arrays come as addresses; the caller keeps them alive and vouches for their length. The GIL is released
+// while bytes are worked on. A codec is used by one thread at a time.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -26,8 +26,9 @@ const compress::Kernels& kernels_named(const std::string& name) {
   throw std::invalid_argument("unknown kernels \"" + name + "\": expected best or generic");
 }
 
-std::unique_ptr<Codec> make(const std::string& name, size_t elements, double k, bool scaling, bool l2, bool natural,
-                            bool feedback, uint64_t seed, uint64_t key, const std::string& kernels) {
+std::unique_ptr<Codec> make(const std::string& name, size_t elements, double k, bool scaling, bool l2,
+                            bool natural, bool feedback, uint64_t seed, uint64_t key,
+                            const std::string& kernels) {
   compress::CodecSpec spec;
   spec.kind = compress::codec_kind(name);
   spec.k = k;
@@ -74,7 +75,8 @@ void bind_compress(nb::module_& m) {
       .def(
           "encode_with_feedback",
           [](Codec& codec, uintptr_t g, float c, uintptr_t error, uint32_t round, uintptr_t out) {
-            return codec.encode_with_feedback(at<const float>(g), c, at<float>(error), round, at<std::byte>(out));
+            return codec.encode_with_feedback(at<const float>(g), c, at<float>(error), round,
+                                              at<std::byte>(out));
           },
           nb::arg("g"), nb::arg("c"), nb::arg("error"), nb::arg("round"), nb::arg("out"), unlocked);
   m.def(

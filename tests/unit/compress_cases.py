@@ -39,7 +39,8 @@ KERNELS = ("best", "generic")
 
 TINY = np.float32(1e-45)
 SPECIAL = np.array(
-    [0.0, -0.0, 1.0, -1.0, TINY, -TINY, 1e-38, 65504, 65520, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan], np.float32
+    [0.0, -0.0, 1.0, -1.0, TINY, -TINY, 1e-38, 65504, 65520, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan],
+    np.float32,
 )
 FINITE = SPECIAL[np.isfinite(SPECIAL)]
 
@@ -64,10 +65,23 @@ def filled(kind: str, n: int, rng: np.random.Generator) -> Floats:
     return np.full(n, value, np.float32)
 
 
-KINDS = ["normal", "heavy", "sparse", "denormal", "ties", "special", "finite", "zero", "minus zero", "constant"]
+KINDS = [
+    "normal",
+    "heavy",
+    "sparse",
+    "denormal",
+    "ties",
+    "special",
+    "finite",
+    "zero",
+    "minus zero",
+    "constant",
+]
 KINDS += ["inf", "nan"]
 
-sizes = st.one_of(st.integers(1, 70), st.integers(1, 700), st.sampled_from([2047, 2048, 4095, 4096, 4097, 9000]))
+sizes = st.one_of(
+    st.integers(1, 70), st.integers(1, 700), st.sampled_from([2047, 2048, 4095, 4096, 4097, 9000])
+)
 
 
 @st.composite

@@ -37,7 +37,9 @@ class Stream:
 
     def bits(self, index: Ints) -> Ints:
         """32 uniform bits for each index, as uint32."""
-        mixed = _mix64(_mix64(_mix64((self.seed + _STEP) & _WORD) ^ self.key) + _STEP * (self.round + 1) & _WORD)
+        mixed = _mix64(
+            _mix64(_mix64((self.seed + _STEP) & _WORD) ^ self.key) + _STEP * (self.round + 1) & _WORD
+        )
         low, high = np.uint32(mixed & 0xFFFFFFFF), np.uint32(mixed >> 32)
         h: Ints = np.asarray(index, np.uint32) * np.uint32(0x9E3779B1) + low
         h = (h ^ h >> 16) * np.uint32(0x85EBCA6B)
