@@ -22,6 +22,13 @@ BYTEPS_AVX2 void subtract(const float* x, float* e, size_t n) { loops::subtract(
 BYTEPS_AVX2 void nesterov(float* m, float* g, float mu, size_t n) { loops::nesterov(m, g, mu, n); }
 BYTEPS_AVX2 uint32_t max_bits(const float* x, size_t n) { return loops::max_bits(x, n); }
 
+// The processor's own prefetching stops at the end of a page; this walks on. Behind the end of a span it does
+// nothing.
+BYTEPS_AVX2_INLINE void prefetch(const float* x) {
+  _mm_prefetch(reinterpret_cast<const char*>(x + 512), _MM_HINT_T0);
+  _mm_prefetch(reinterpret_cast<const char*>(x + 528), _MM_HINT_T0);
+}
+
 BYTEPS_AVX2_INLINE __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 // The sign bits of lanes below zero: -0.0 and NaN are not.
 BYTEPS_AVX2_INLINE uint32_t below_zero(__m256 x) {
@@ -34,6 +41,7 @@ BYTEPS_AVX2_INLINE void store_bits(uint8_t* bits, size_t i, uint32_t word) {
 BYTEPS_AVX2 void signs(const float* x, size_t n, uint8_t* bits) {
   size_t i = 0;
   for (; i + 32 <= n; i += 32) {
+    prefetch(x + i);
     uint32_t word = 0;
     for (uint32_t j = 0; j < 32; j += 8) word |= below_zero(_mm256_loadu_ps(x + i + j)) << j;
     store_bits(bits, i, word);
@@ -60,6 +68,7 @@ BYTEPS_AVX2 void signs_sum(const float* x, size_t n, uint8_t* bits, Lanes& lanes
   WideLanes wide = WideLanes::load(lanes);
   size_t i = 0;
   for (; i + 32 <= n; i += 32) {
+    prefetch(x + i);
     uint32_t word = 0;
     for (uint32_t j = 0; j < 32; j += 8) {
       const __m256 values = _mm256_loadu_ps(x + i + j);
@@ -116,12 +125,13 @@ BYTEPS_AVX2 void add_signs(const uint8_t* bits, size_t n, float s, float* acc) {
 }
 
 // Few elements are found: 32 are looked at together, and only a group with one in it is looked through.
-BYTEPS_AVX2 Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* found,
-                                 size_t room) {
+BYTEPS_AVX2 Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* index,
+                                 float* value, size_t room) {
   size_t count = 0, i = 0;
-  if (least == 0) return loops::above(x, n, least, first, found, room);
+  if (least == 0) return loops::above(x, n, least, first, index, value, room);
   const __m256i limit = _mm256_set1_epi32(static_cast<int32_t>(least - 1));
   for (; i + 32 <= n && room - count >= 32; i += 32) {
+    prefetch(x + i);
     __m256i over[4];
     for (int j = 0; j < 4; ++j) {
       const __m256i bits = _mm256_castps_si256(magnitude(_mm256_loadu_ps(x + i + 8 * j)));
@@ -134,10 +144,12 @@ BYTEPS_AVX2 Kernels::Found above(const float* x, size_t n, uint32_t least, uint3
       mask |= static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(over[j]))) << (8 * j);
     }
     for (; mask != 0; mask &= mask - 1) {
-      found[count++] = first + static_cast<uint32_t>(i) + static_cast<uint32_t>(std::countr_zero(mask));
+      const size_t at = i + static_cast<size_t>(std::countr_zero(mask));
+      index[count] = first + static_cast<uint32_t>(at);
+      value[count++] = x[at];
     }
   }
-  return loops::above(x, n, least, first, found, room, i, count);
+  return loops::above(x, n, least, first, index, value, room, i, count);
 }
 
 // Stream::uniform in eight lanes; product is index * 0x9E3779B1 of each.
@@ -171,8 +183,10 @@ BYTEPS_AVX2_INLINE __m256i natural_level(__m256 ratio, __m256 u, const Levels& l
   return _mm256_sub_epi32(_mm256_andnot_si256(lowest, lower), _mm256_castps_si256(up));
 }
 
-BYTEPS_AVX2 void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream,
-                          uint32_t first, int32_t* q, uint8_t* nonzero) {
+BYTEPS_AVX2 void quantize(const float* x, size_t n, const Levels& given, const Stream& drawn, uint32_t first,
+                          int32_t* q, uint8_t* nonzero) {
+  const Levels levels = given;  // copies: as far as a compiler knows, what is written could be these
+  const Stream stream = drawn;
   constexpr uint32_t kStep = 0x9E3779B1u;
   const __m256i ramp = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
                 step = _mm256_set1_epi32(static_cast<int32_t>(kStep));
@@ -208,14 +222,16 @@ BYTEPS_AVX2_INLINE __m256i load_levels(const int32_t* q, size_t i) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i));
 }
 
-BYTEPS_AVX2 void dequantize(const int32_t* q, size_t n, const Levels& levels, float* out) {
+BYTEPS_AVX2 void dequantize(const int32_t* q, size_t n, const Levels& given, float* out) {
+  const Levels levels = given;
   const __m256 scale = _mm256_set1_ps(levels.scale), count = _mm256_set1_ps(static_cast<float>(levels.count));
   size_t i = 0;
   for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, value_of(load_levels(q, i), levels, scale, count));
   loops::dequantize(q, n, levels, out, i);
 }
 
-BYTEPS_AVX2 void add_levels(const int32_t* q, size_t n, const Levels& levels, float* acc) {
+BYTEPS_AVX2 void add_levels(const int32_t* q, size_t n, const Levels& given, float* acc) {
+  const Levels levels = given;
   const __m256 scale = _mm256_set1_ps(levels.scale), count = _mm256_set1_ps(static_cast<float>(levels.count));
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {

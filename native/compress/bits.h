@@ -27,7 +27,9 @@ inline constexpr Code elias_delta(uint32_t v) {
   return {head | uint64_t{v - (1u << n)} << (2 * m + 1), 2 * m + 1 + n};
 }
 
-// Writes whole words: up to eight bytes behind the end of the stream are touched.
+// Writes whole words: up to eight bytes behind the end of the stream are touched. A copy of a writer is a
+// place to go back to, and one that only the compiler sees lives in registers: bytes that are written could
+// be anybody's otherwise.
 class BitWriter {
  public:
   static constexpr size_t kSlackBytes = 8;
@@ -53,15 +55,6 @@ class BitWriter {
   size_t bits() const { return static_cast<size_t>(at_ - begin_) * 8 + used_; }
   size_t bytes() const { return static_cast<size_t>(at_ - begin_) + (used_ != 0); }
 
-  // Forget what was written since mark().
-  struct Mark {
-    std::byte* at;
-    uint64_t word;
-    uint32_t used;
-  };
-  Mark mark() const { return {at_, word_, used_}; }
-  void rewind(const Mark& mark) { at_ = mark.at, word_ = mark.word, used_ = mark.used; }
-
  private:
   std::byte *begin_, *at_;
   uint64_t word_ = 0;
@@ -73,7 +66,8 @@ class BitReader {
  public:
   BitReader(const std::byte* in, size_t bytes) : in_(in), bytes_(bytes) {}
 
-  // The next 57 bits or more; zeros behind the end.
+  // The next kPeekBits bits or more; zeros behind the end.
+  static constexpr uint32_t kPeekBits = 57;
   uint64_t peek() const {
     const size_t at = position_ >> 3;
     uint64_t word = 0;

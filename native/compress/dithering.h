@@ -46,9 +46,14 @@ class Dithering final : public Codec {
   struct Scale;
   size_t write(const float* x, float* error, float scale, uint32_t round, std::byte* out);
   void write_block(BitWriter& writer, size_t count) const;
-  bool write_sparse(BitWriter& writer, size_t count, size_t fixed_bits) const;
+  uint64_t mask_at(size_t group, size_t count) const;
+  size_t filled_of(size_t count) const;
+  size_t least_bits(size_t count) const;
+  bool write_sparse(BitWriter& writer, size_t count, size_t dense_bits) const;
+  void write_dense(BitWriter& writer, size_t count) const;
   template <class Block>
   void read(const std::byte* in, size_t bytes, const Block& block);
+  void read_dense(BitReader& reader, size_t count);
   void read_block(BitReader& reader, size_t count);
   void read_sparse(BitReader& reader, size_t count);
 
@@ -56,7 +61,8 @@ class Dithering final : public Codec {
   const int32_t levels_;
   const uint32_t width_;  // of a level in a dense block
   const bool l2_, natural_;
-  std::vector<Code> gap_codes_, level_codes_;  // of small numbers; level_codes_ has two places for each
+  std::vector<uint64_t> ready_codes_;
+  std::vector<uint8_t> level_bits_;  // of an element with gap 1, by its level
   alignas(32) int32_t q_[kBlock];
   alignas(32) uint8_t nonzero_[kBlock / 8];
 };

@@ -21,8 +21,9 @@ void expand_signs(const uint8_t* bits, size_t n, float s, float* out) {
 void add_signs(const uint8_t* bits, size_t n, float s, float* acc) { loops::add_signs(bits, n, s, acc); }
 uint32_t max_bits(const float* x, size_t n) { return loops::max_bits(x, n); }
 void sum_squares(const float* x, size_t n, Lanes& lanes) { loops::sum_squares(x, n, lanes); }
-Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* found, size_t room) {
-  return loops::above(x, n, least, first, found, room);
+Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* index, float* value,
+                     size_t room) {
+  return loops::above(x, n, least, first, index, value, room);
 }
 void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first,
               int32_t* q, uint8_t* nonzero) {

@@ -55,12 +55,13 @@ struct Kernels {
   uint32_t (*max_bits)(const float* x, size_t n);
   void (*sum_squares)(const float* x, size_t n, Lanes& lanes);
 
-  // Where the bits of |x| are at least `least`: the indices, counted from `first`, in order. Stops when fewer
-  // than 32 places are left in `found`, and says how far it came.
+  // Where the bits of |x| are at least `least`: the indices, counted from `first`, in order, and the elements
+  // there. Stops when fewer than 32 places are left, and says how far it came.
   struct Found {
     size_t count, seen;
   };
-  Found (*above)(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* found, size_t room);
+  Found (*above)(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* index, float* value,
+                 size_t room);
 
   // q = sign and level of each element, rounded at random with stream.uniform(first + i); bit i of nonzero: q
   // != 0.

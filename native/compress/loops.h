@@ -128,11 +128,12 @@ BYTEPS_INLINE void quantize(const float* x, size_t n, const Levels& levels, cons
   }
 }
 
-BYTEPS_INLINE Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* found,
-                                   size_t room, size_t begin = 0, size_t count = 0) {
+BYTEPS_INLINE Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* index,
+                                   float* value, size_t room, size_t begin = 0, size_t count = 0) {
   size_t i = begin;
   for (; i < n && room - count >= 32; ++i) {
-    found[count] = first + static_cast<uint32_t>(i);
+    index[count] = first + static_cast<uint32_t>(i);
+    value[count] = x[i];
     count += magnitude(x[i]) >= least;
   }
   return {count, i};

@@ -1,6 +1,7 @@
 #include "compress/select.h"
 
 #include <cmath>
+#include <functional>
 
 #include "compress/walk.h"
 
@@ -8,15 +9,50 @@ namespace byteps::compress {
 
 namespace {
 
-constexpr size_t kSample = 8192;
+constexpr size_t kSample = 4096;
 constexpr size_t kRun = 16;  // of sampled elements: a cache line of them costs as much as one
+constexpr size_t kFew = 64;
 constexpr size_t kSpare = 64;
 constexpr uint32_t kUpperShift = 15, kLower = 1u << kUpperShift;
+
+// The value with so many larger ones, by order; the values may be moved. When few are wanted, hardly any value gets into a
+// short list of the largest so far.
+uint32_t of_rank(uint32_t* values, size_t count, size_t rank) {
+  if (rank >= kFew) {
+    std::nth_element(values, values + rank, values + count, std::greater<>());
+    return values[rank];
+  }
+  uint32_t largest[kFew] = {};
+  for (size_t i = 0; i < count; ++i) {
+    if (values[i] <= largest[rank]) continue;
+    size_t place = rank;
+    for (; place > 0 && largest[place - 1] < values[i]; --place) largest[place] = largest[place - 1];
+    largest[place] = values[i];
+  }
+  return largest[rank];
+}
 
 // Room for candidates: about twice k are expected.
 size_t room_of(size_t n, size_t k) { return std::min(n, 3 * k + kSample) + kSpare; }
 
 }  // namespace
+
+void keep_largest(Elements& elements, size_t count, size_t k, uint32_t* scratch) {
+  if (count == k) return;
+  for (size_t j = 0; j < count; ++j) scratch[j] = size_of(elements.value[j]);
+  uint32_t* const kth = scratch + k - 1;
+  std::nth_element(scratch, kth, scratch + count, std::greater<>());
+  const uint32_t limit = *kth;
+  // Elements equal to the limit fill what the larger ones leave, the first ones first.
+  size_t equal = k - static_cast<size_t>(std::count_if(scratch, kth, [&](uint32_t s) { return s > limit; }));
+  for (size_t j = 0, kept = 0; kept < k; ++j) {
+    const uint32_t size = size_of(elements.value[j]);
+    if (size < limit || (size == limit && equal == 0)) continue;
+    if (size == limit) --equal;
+    elements.index[kept] = elements.index[j];
+    elements.value[kept++] = elements.value[j];
+  }
+}
 
 Select::Select(size_t n, size_t k, const Kernels& kernels)
     : n_(n),
@@ -31,33 +67,32 @@ Select::Select(size_t n, size_t k, const Kernels& kernels)
 template <class At>
 uint32_t Select::estimate(const At& at) {
   if (n_ <= kSample || k_ >= n_ / 2) return 0;
+  const double expected = static_cast<double>(kSample) * static_cast<double>(k_) / static_cast<double>(n_);
+  const auto rank = static_cast<size_t>(expected + 4 * std::sqrt(expected) + 4);
+  if (rank >= kSample) return 0;
   const size_t stride = n_ / (kSample / kRun);
   size_t count = 0;
-  for (size_t begin = 0; begin + kRun <= n_ && count + kRun <= kSample; begin += stride) {
-    for (size_t i = begin; i < begin + kRun; ++i) sizes_[count++] = size_of(at(i));
+  for (size_t run = 0; run < kSample / kRun; ++run) {
+    for (size_t i = run * stride; i < run * stride + kRun; ++i) sizes_[count++] = size_of(at(i));
   }
-  const double expected = static_cast<double>(count) * static_cast<double>(k_) / static_cast<double>(n_);
-  const auto rank = static_cast<size_t>(expected + 4 * std::sqrt(expected) + 4);
-  if (rank >= count) return 0;
-  const auto nth = sizes_.begin() + static_cast<std::ptrdiff_t>(rank);
-  std::nth_element(sizes_.begin(), nth, sizes_.begin() + static_cast<std::ptrdiff_t>(count),
-                   std::greater<>());
-  return std::max(*nth, 1u);  // zeros are not worth collecting: there are either none or far too many
+  // Zeros are not worth collecting: there are either none or far too many.
+  return std::max(of_rank(sizes_.data(), kSample, rank), 1u);
 }
 
 // False when there is no room for all of them.
 bool Select::collect(const float* x, size_t begin, size_t count, uint32_t least) {
   const auto first = static_cast<uint32_t>(begin);
   const Kernels::Found found =
-      kernels_.above(x + begin, count, least, first, found_.data() + collected_, found_.size() - collected_);
+      kernels_.above(x + begin, count, least, first, found_.index.data() + collected_,
+                     found_.value.data() + collected_, found_.index.size() - collected_);
   collected_ += found.count;
   return found.seen == count;
 }
 
 // False when there are not enough candidates.
-bool Select::choose(const float* x) {
+bool Select::choose() {
   if (collected_ < k_) return false;
-  keep_largest(found_.data(), collected_, k_, [&](uint32_t i) { return size_of(x[i]); }, sizes_.data());
+  keep_largest(found_, collected_, k_, sizes_.data());
   return true;
 }
 
@@ -91,18 +126,19 @@ void Select::count_and_collect(const float* x) {
     const uint32_t size = size_of(x[i]);
     if (size < limit || (size == limit && equal == 0)) continue;
     if (size == limit) --equal;
-    found_[kept++] = static_cast<uint32_t>(i);
+    found_.index[kept] = static_cast<uint32_t>(i);
+    found_.value[kept++] = x[i];
   }
 }
 
-const uint32_t* Select::largest(const float* x) {
+const Elements& Select::largest(const float* x) {
   const uint32_t least = estimate([&](size_t i) { return x[i]; });
   collected_ = 0;
-  if (!collect(x, 0, n_, least) || !choose(x)) count_and_collect(x);
-  return found_.data();
+  if (!collect(x, 0, n_, least) || !choose()) count_and_collect(x);
+  return found_;
 }
 
-const uint32_t* Select::largest_with_feedback(const float* g, float c, float* error) {
+const Elements& Select::largest_with_feedback(const float* g, float c, float* error) {
   const uint32_t least = estimate([&](size_t i) { return g[i] + c * error[i]; });
   collected_ = 0;
   bool fits = true;
@@ -110,8 +146,8 @@ const uint32_t* Select::largest_with_feedback(const float* g, float c, float* er
     kernels_.feedback(g + begin, c, error + begin, count);
     fits = fits && collect(error, begin, count, least);
   });
-  if (!fits || !choose(error)) count_and_collect(error);
-  return found_.data();
+  if (!fits || !choose()) count_and_collect(error);
+  return found_;
 }
 
 }  // namespace byteps::compress

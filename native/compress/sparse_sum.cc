@@ -1,7 +1,6 @@
 #include "compress/sparse_sum.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace byteps::compress {
 
@@ -16,13 +15,11 @@ size_t room_of(size_t elements, size_t count, size_t contributors) {
 }  // namespace
 
 SparseSum::SparseSum(const CodecSpec& spec, size_t elements, size_t contributors, const Kernels& kernels)
-    : codec_(spec, elements, 0, 0, kernels), room_(room_of(elements, codec_.count(), contributors)) {
-  for (Entries* entries : {&now_, &next_}) {
-    entries->index.resize(room_);
-    entries->value.resize(room_);
-  }
-  chosen_.resize(std::max(room_, codec_.count()));
-  scratch_.resize(room_);
+    : codec_(spec, elements, 0, 0, kernels),
+      room_(room_of(elements, codec_.count(), contributors)),
+      now_(room_),
+      next_(room_),
+      scratch_(room_) {
   if (room_ < codec_.count() * contributors) dense_.resize(elements);
 }
 
@@ -60,38 +57,32 @@ void SparseSum::make_dense() {
   is_dense_ = true;
 }
 
-// Fewer than k elements are not zero: the lowest zeros join them, as they would be chosen from a dense array.
+// Fewer than k elements, those in next_, are not zero: the lowest zeros join them, as they would be chosen
+// from a dense array. The result is in now_.
 void SparseSum::fill_with_zeros(size_t nonzero) {
   size_t zeros = codec_.count() - nonzero, a = 0, out = 0;
   for (uint32_t i = 0; out < codec_.count(); ++i) {
-    const bool there = a < nonzero && now_.index[chosen_[a]] == i;
-    if (!there && zeros == 0) {
-      i = now_.index[chosen_[a]] - 1;  // no zero is wanted any more: on to the next element that is there
-      continue;
-    }
-    next_.index[out] = i;
-    next_.value[out++] = there ? now_.value[chosen_[a++]] : 0.0f;
+    if (zeros == 0) i = next_.index[a];  // on to the next element that is there
+    const bool there = a < nonzero && next_.index[a] == i;
+    now_.index[out] = i;
+    now_.value[out++] = there ? next_.value[a++] : 0.0f;
     if (!there) --zeros;
   }
 }
 
 size_t SparseSum::encode_entries(std::byte* out) {
-  const size_t k = codec_.count();
   size_t nonzero = 0;
-  for (uint32_t j = 0; j < count_; ++j) {
-    if (now_.value[j] != 0) chosen_[nonzero++] = j;
+  for (size_t j = 0; j < count_; ++j) {
+    next_.index[nonzero] = now_.index[j];
+    next_.value[nonzero] = now_.value[j];
+    nonzero += now_.value[j] != 0;
   }
-  if (nonzero < k) {
+  if (nonzero < codec_.count()) {
     fill_with_zeros(nonzero);
-  } else {
-    keep_largest(
-        chosen_.data(), nonzero, k, [&](uint32_t j) { return size_of(now_.value[j]); }, scratch_.data());
-    for (size_t j = 0; j < k; ++j) {
-      next_.index[j] = now_.index[chosen_[j]];
-      next_.value[j] = now_.value[chosen_[j]];
-    }
+    return codec_.write(now_, out);
   }
-  return codec_.write(next_.index.data(), next_.value.data(), out);
+  keep_largest(next_, nonzero, codec_.count(), scratch_.data());
+  return codec_.write(next_, out);
 }
 
 size_t SparseSum::encode(uint32_t round, std::byte* out) {

@@ -25,10 +25,6 @@ class SparseSum final : public RoundSum {
   bool is_dense() const { return is_dense_; }
 
  private:
-  struct Entries {
-    std::vector<uint32_t> index;
-    std::vector<float> value;
-  };
   void merge(const uint32_t* index, const std::byte* in);
   void make_dense();
   size_t encode_entries(std::byte* out);
@@ -38,8 +34,8 @@ class SparseSum final : public RoundSum {
   const size_t room_;  // entries
   size_t count_ = 0;
   bool is_dense_ = false;
-  Entries now_, next_;
-  std::vector<uint32_t> chosen_, scratch_;
+  Elements now_, next_;
+  std::vector<uint32_t> scratch_;
   std::vector<float> dense_;  // empty when all contributions together stay sparse
 };
 

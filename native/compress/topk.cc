@@ -19,8 +19,7 @@ TopK::TopK(const CodecSpec& spec, size_t elements, uint64_t, uint64_t, const Ker
       count_(count_of(spec, elements)),
       rice_bits_(static_cast<uint32_t>(std::bit_width(elements / count_)) - 1),
       select_(elements, count_, kernels),
-      indices_(count_),
-      values_(count_) {}
+      indices_(count_) {}
 
 // The zeros of all codes together are at most n >> b: they add up to the last index.
 size_t TopK::max_bytes() const {
@@ -34,10 +33,11 @@ float TopK::value(const std::byte* in, size_t j) {
   return value;
 }
 
-size_t TopK::write(const uint32_t* indices, const float* values, std::byte* out) const {
+size_t TopK::write(const Elements& elements, std::byte* out) const {
+  const std::vector<uint32_t>& indices = elements.index;
   const auto count = static_cast<uint32_t>(count_);
   std::memcpy(out, &count, sizeof count);
-  std::memcpy(out + kValuesAt, values, count_ * sizeof(float));
+  std::memcpy(out + kValuesAt, elements.value.data(), count_ * sizeof(float));
   std::byte* stream = out + kValuesAt + count_ * sizeof(float);
   BitWriter writer(stream);
   uint32_t next = 0;
@@ -69,11 +69,7 @@ const uint32_t* TopK::read(const std::byte* in, size_t bytes) {
   return indices_.data();
 }
 
-size_t TopK::encode(const float* x, uint32_t, std::byte* out) {
-  const uint32_t* chosen = select_.largest(x);
-  for (size_t j = 0; j < count_; ++j) values_[j] = x[chosen[j]];
-  return write(chosen, values_.data(), out);
-}
+size_t TopK::encode(const float* x, uint32_t, std::byte* out) { return write(select_.largest(x), out); }
 
 void TopK::decode(const std::byte* in, size_t bytes, uint32_t, float* out) {
   read(in, bytes);
@@ -87,12 +83,9 @@ void TopK::decode_add(const std::byte* in, size_t bytes, uint32_t, float* acc) {
 }
 
 // What is taken leaves zero behind; NaN where it was inf or NaN, as p - decode(C(p)) is.
-size_t TopK::take(const uint32_t* chosen, float* p, std::byte* out) {
-  for (size_t j = 0; j < count_; ++j) {
-    values_[j] = p[chosen[j]];
-    p[chosen[j]] -= values_[j];
-  }
-  return write(chosen, values_.data(), out);
+size_t TopK::take(const Elements& chosen, float* p, std::byte* out) const {
+  for (size_t j = 0; j < count_; ++j) p[chosen.index[j]] -= chosen.value[j];
+  return write(chosen, out);
 }
 
 size_t TopK::take_largest(float* p, std::byte* out) { return take(select_.largest(p), p, out); }

@@ -31,19 +31,18 @@ class TopK final : public Codec {
   size_t count() const { return count_; }
   const uint32_t* read(const std::byte* in, size_t bytes);  // ascending indices, valid until the next call
   static float value(const std::byte* in, size_t j);
-  // The payload of these elements; indices ascending.
-  size_t write(const uint32_t* indices, const float* values, std::byte* out) const;
+  // The payload of the first count() elements.
+  size_t write(const Elements& elements, std::byte* out) const;
   // out = C(p); p = p - decode(C(p))
   size_t take_largest(float* p, std::byte* out);
 
  private:
-  size_t take(const uint32_t* chosen, float* p, std::byte* out);
+  size_t take(const Elements& chosen, float* p, std::byte* out) const;
 
   const size_t count_;
   const uint32_t rice_bits_;
   Select select_;
   std::vector<uint32_t> indices_;  // of the payload that is being decoded
-  std::vector<float> values_;      // of the payload that is being made
 };
 
 }  // namespace byteps::compress
