@@ -15,8 +15,8 @@ constexpr size_t kFew = 64;
 constexpr size_t kSpare = 64;
 constexpr uint32_t kUpperShift = 15, kLower = 1u << kUpperShift;
 
-// The value with so many larger ones, by order; the values may be moved. When few are wanted, hardly any value gets into a
-// short list of the largest so far.
+// The value with so many larger ones, by order; the values may be moved. When few are wanted, hardly any
+// value gets into a short list of the largest so far.
 uint32_t of_rank(uint32_t* values, size_t count, size_t rank) {
   if (rank >= kFew) {
     std::nth_element(values, values + rank, values + count, std::greater<>());

@@ -1,4 +1,4 @@
-"""What tests of codecs share: every spec, arrays of every kind, and equality that forgives only which NaN it is."""
+"""What tests of codecs share: every spec, arrays of every kind, and equality that forgives only NaNs."""
 
 from __future__ import annotations
 

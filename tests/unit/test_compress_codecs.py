@@ -79,7 +79,7 @@ def test_large_partitions(n: int, kind: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("spec", SPECS, ids=CodecSpec.text)
 def test_what_is_sent_and_what_is_kept_are_what_there_was(spec: CodecSpec, rng: np.random.Generator) -> None:
-    """p = decode(C(p)) + e. Exact where p - decoded is: always for the sparse ones, to a rounding for the others."""
+    """p = decode(C(p)) + e: exactly for the sparse ones, to a rounding for the others."""
     spec = finite_codec(spec)
     g, error = filled("normal", 5000, rng), np.zeros(5000, np.float32)
     codec = NativeCodec(spec, g.size)

@@ -1,4 +1,4 @@
-"""The dictionary ``compression_params``: every rule, every dictionary of the documents, and the canonical text."""
+"""The dictionary ``compression_params``: every rule, the documents' dictionaries, and the canonical text."""
 
 from __future__ import annotations
 

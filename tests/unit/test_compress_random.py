@@ -1,4 +1,4 @@
-"""The random codecs in distribution, with fixed seeds: unbiased, within their variance bounds, fair positions."""
+"""The random codecs in distribution, with fixed seeds: unbiased, variance as it should be, fair positions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The dictionary ``compression_params``: what is valid, and the canonical text that ranks compare.
 
-Frameworks' scripts often pass every key, most of them unset: None and "" mean that a key was not given, and so
-does False for ``scaling`` and ``fp16``, whose default it is.
+Scripts often pass every key, most of them unset: None and "" mean that a key was not given, and so does
+False for ``scaling`` and ``fp16``, whose default it is.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def parse(params: Mapping[str, Any] | None) -> CodecSpec:
     spec = _checked(dict(params or {}))
     if spec.fp16 and spec.compressor is not None:
         warnings.warn(
-            f"compression_params: fp16 together with the compressor {spec.compressor!r} only slows things down: "
+            f"compression_params: fp16 together with the compressor {spec.compressor!r} only slows things "
+            "down: "
             "what the compressor sends is smaller already. Use fp16 alone or leave it out.",
             stacklevel=2,
         )
@@ -180,7 +181,7 @@ def _k(key: str, value: Any) -> int | float:
 
 
 def _seed(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 < value <= MAX_SEED:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 < int(value) <= MAX_SEED:
         raise _refused(key, value, "valid: a positive integer below 2**63")
     return int(value)
 

@@ -34,8 +34,9 @@ def scale_bytes(scale: float) -> bytes:
     if math.isnan(scale):
         return b"\x00\x00\xc0\x7f"
     with np.errstate(over="ignore"):
-        return np.float32(scale).astype("<f4").tobytes()
+        return np.array(scale, "<f4").tobytes()
 
 
 def scale_of(payload: bytes) -> np.float32:
-    return np.float32(np.frombuffer(payload, "<f4", 1)[0])
+    scale: np.float32 = np.frombuffer(payload, "<f4", 1).astype(np.float32)[0]
+    return scale

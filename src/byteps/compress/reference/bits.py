@@ -1,7 +1,7 @@
 """Streams of bits, the lowest bit of a byte first, and the two codes of whole numbers that go into them.
 
-Elias delta (P. Elias, "Universal codeword sets and representations of the integers", 1975) and Rice (R. F. Rice,
-"Some practical universal noiseless coding techniques", 1979), with the bits of a number lowest first.
+Elias delta (P. Elias, "Universal codeword sets and representations of the integers", 1975) and Rice (R. F.
+Rice, "Some practical universal noiseless coding techniques", 1979), with the bits of a number lowest first.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ Symbols = tuple[Ints, Ints]  # bits as uint64, and how many of them count
 
 def _log2(v: Ints) -> Ints:
     """floor(log2 v), exactly: v is below 2^53."""
-    return np.frexp(v.astype(np.float64))[1].astype(np.uint64) - np.uint64(1)
+    exponent: Ints = np.frexp(v.astype(np.float64))[1].astype(np.uint64)
+    exponent -= np.uint64(1)
+    return exponent
 
 
 def elias_delta(v: Ints) -> Symbols:
-    """For v >= 1, with N = floor(log2 v), L = N + 1, M = floor(log2 L): M zeros, a one, M bits of L, N bits of v."""
+    """v >= 1: M zeros, a one, M bits of L, N bits of v; N = floor(log2 v), L = N + 1, M = floor(log2 L)."""
     one = np.uint64(1)
     v = np.asarray(v, np.uint64)
     n = _log2(v)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from byteps.compress.params import CodecSpec
@@ -75,7 +76,13 @@ class _Fp16(Codec):
         return fp16.decode(payload, self.n)
 
 
-_CODECS = {"onebit": _OneBit, "topk": _TopK, "randomk": _RandomK, "dithering": _Dithering, "fp16": _Fp16}
+_CODECS: dict[str, Callable[[CodecSpec, int, int, int], Codec]] = {
+    "onebit": _OneBit,
+    "topk": _TopK,
+    "randomk": _RandomK,
+    "dithering": _Dithering,
+    "fp16": _Fp16,
+}
 
 
 def make(spec: CodecSpec, n: int, seed: int = 1, key: int = 0) -> Codec:

@@ -2,10 +2,10 @@
 
     r = |x| / scale;  scale = max |x| or the l2 norm
     linear:   y = r * s, level = floor(y) + Bernoulli(y - floor(y)), value = sign(x) * scale * level / s
-    natural:  level 0 is 0 and level j is 2^(j - s); between neighbours l < r < u the upper with chance (r - l) / (u - l)
+    natural:  level 0 is 0, level j is 2^(j - s); between levels l < r < u, u with chance (r - l) / (u - l)
 
-linear with l2: Alistarh et al., "QSGD" (NIPS 2017, arXiv 1610.02132). natural: Horvath et al., "Natural compression
-for distributed deep learning" (arXiv 1905.10988).
+linear with l2: Alistarh et al., "QSGD" (NIPS 2017, arXiv 1610.02132). natural: Horvath et al., "Natural
+compression for distributed deep learning" (arXiv 1905.10988).
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def encode(x: Floats, s: int, stream: Stream, *, l2: bool = False, natural: bool
 def _linear_levels(r: Floats, u: Floats, s: int) -> Ints:
     y = r * np.float32(s)
     whole = np.floor(y)
-    return whole.astype(np.int64) + (u < y - whole)
+    level: Ints = whole.astype(np.int64)
+    level += u < y - whole
+    return level
 
 
 def _natural_levels(r: Floats, u: Floats, s: int) -> Ints:
@@ -70,7 +72,7 @@ def _dense(q: Ints, s: int) -> bits.Symbols:
 
 
 def _sparse(q: Ints) -> bits.Symbols:
-    """A one; Elias delta of 1 + how many are not 0; for each of them Elias delta of gap, sign, Elias delta of level."""
+    """A one; 1 + how many are not 0; for each of them gap, sign (1 bit), level. Numbers as Elias delta."""
     index = np.flatnonzero(q)
     gap = np.diff(index, prepend=-1)
     filled = q[index]
@@ -92,9 +94,12 @@ def decode(payload: bytes, n: int, s: int, *, natural: bool = False) -> Floats:
     q = np.concatenate([_read_block(reader, min(BLOCK, n - begin), s) for begin in range(0, n, BLOCK)])
     with np.errstate(under="ignore"):
         if natural:
-            power = np.where(q == 0, np.float32(0), np.ldexp(np.float32(1), np.abs(q) - s))
-            return (scale * (np.sign(q) * power).astype(np.float32)).astype(np.float32)
-        return scale * (q.astype(np.float32) / np.float32(s))
+            power = np.where(q == 0, 0, np.ldexp(np.float32(1), np.abs(q) - s))
+            share: Floats = (np.sign(q) * power).astype(np.float32)
+        else:
+            share = q.astype(np.float32) / np.float32(s)
+        share *= scale
+    return share
 
 
 def _read_block(reader: bits.Reader, count: int, s: int) -> Ints:

@@ -4,8 +4,8 @@
     send C(p)
     e = p - decode(C(p))
 
-e is zero at the start. Karimireddy et al., "Error feedback fixes SignSGD" (arXiv 1901.09847); "corrected" for a
-learning rate that changes: Zheng et al. (arXiv 1905.10936).
+e is zero at the start. Karimireddy et al., "Error feedback fixes SignSGD" (arXiv 1901.09847); "corrected" for
+a learning rate that changes: Zheng et al. (arXiv 1905.10936).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     m = mu * m + g
     g = g + mu * m
 
-Y. Nesterov (1983), in the form that frameworks use: Sutskever et al., "On the importance of initialization and momentum
-in deep learning" (ICML 2013). Weight decay is added to g before.
+Y. Nesterov (1983), in the form that frameworks use: Sutskever et al., "On the importance of initialization
+and momentum in deep learning" (ICML 2013). Weight decay is added to g before.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     C(x) = s * sign(x),  s = mean |x|   (or 1 without scaling)
 
-Seide et al., "1-bit stochastic gradient descent" (Interspeech 2014); with scaling, error feedback and momentum:
-Zheng et al., "Communication-efficient distributed blockwise momentum SGD with error-feedback" (arXiv 1905.10936).
+Seide et al., "1-bit stochastic gradient descent" (Interspeech 2014); with scaling, error feedback and
+momentum: Zheng et al., "Communication-efficient distributed blockwise momentum SGD with error-feedback"
+(arXiv 1905.10936).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The randomness of codecs: functions of (seed, key, round, index), nothing else; ``native/compress/random.h``.
+"""The randomness of codecs: functions of (seed, key, round, index), nothing else; as in ``random.h``.
 
-Without state there is nothing to keep in step, and a replay draws the same numbers. The finalizers are those of
-SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) and of MurmurHash3
-(Austin Appleby, public domain) with a second key between its two products.
+Without state there is nothing to keep in step, and a replay draws the same numbers. The finalizers are
+those of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014)
+and of MurmurHash3 (Austin Appleby, public domain) with a second key between its two products.
 """
 
 from __future__ import annotations
@@ -44,25 +44,30 @@ class Stream:
         h: Ints = np.asarray(index, np.uint32) * np.uint32(0x9E3779B1) + low
         h = (h ^ h >> 16) * np.uint32(0x85EBCA6B)
         h = (h ^ h >> 13 ^ high) * np.uint32(0xC2B2AE35)
-        return h ^ h >> 16
+        h ^= h >> 16
+        return h
 
     def uniform(self, n: int) -> Floats:
         """For the indices 0 to n - 1: in [0, 1), multiples of 2^-24, exact in float32."""
-        return (self.bits(np.arange(n)) >> 8).astype(np.float32) * np.float32(2.0**-24)
+        drawn: Floats = (self.bits(np.arange(n)) >> 8).astype(np.float32)
+        drawn *= np.float32(2.0**-24)
+        return drawn
 
 
 def _scramble(value: Ints, key: Ints) -> Ints:
     h: Ints = (value + key) * np.uint32(0x9E3779B1)
     h = (h ^ h >> 15) * np.uint32(0x85EBCA6B)
-    return h ^ h >> 16
+    h ^= h >> 16
+    return h
 
 
 def positions(stream: Stream, n: int, k: int) -> Ints:
-    """k distinct positions below n, each with chance exactly k / n: the images of 0 to k - 1 under a permutation.
+    """k distinct positions below n, each with chance exactly k / n: a permutation of 0 to k - 1.
 
-    A Feistel network permutes the numbers below the next power of two; what falls outside [0, n) walks on until
-    it is inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). The network is no uniform
-    choice among all permutations, so a rotation by a uniform offset follows, which makes the chances exact.
+    A Feistel network permutes the numbers below the next power of two; what falls outside [0, n) walks on
+    until it is inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). The network
+    is no uniform choice among all permutations, so a rotation by a uniform offset follows, which makes the
+    chances exact.
     """
     width = max(2, (n - 1).bit_length())
     low_bits = np.uint32(width // 2)

@@ -1,6 +1,7 @@
 """randomk: the values at k positions that everybody can compute.
 
-    C(x)[i] = f * x[i] if i is among k random positions, else 0;  f = n / k without error feedback (unbiased), else 1
+    C(x)[i] = f * x[i] if i is among k random positions, else 0
+    f = n / k without error feedback (unbiased), else 1
 
 Stich, Cordonnier and Jaggi, "Sparsified SGD with memory" (arXiv 1809.07599). Only the values travel. As the
 positions are the same on every worker, k-vectors are added element by element and the sum goes back as it is.
@@ -20,7 +21,8 @@ def encode(x: Floats, k: int, stream: Stream, *, feedback: bool = False) -> byte
     """k float32, in the order in which the positions are drawn."""
     factor = np.float32(1 if feedback else x.size / k)
     with np.errstate(over="ignore", invalid="ignore"):
-        return (x[positions(stream, x.size, k)] * factor).astype("<f4").tobytes()
+        sent: Floats = x[positions(stream, x.size, k)] * factor
+    return sent.astype("<f4").tobytes()
 
 
 def decode(payload: bytes, n: int, stream: Stream) -> Floats:

@@ -2,8 +2,8 @@
 
     C(x)[i] = x[i] if i is among the k largest |x|, else 0
 
-Stich, Cordonnier and Jaggi, "Sparsified SGD with memory" (arXiv 1809.07599). Of equal magnitudes the lower index is
-kept. NaN counts as largest, so that a check for overflow still sees it.
+Stich, Cordonnier and Jaggi, "Sparsified SGD with memory" (arXiv 1809.07599). Of equal magnitudes the lower
+index is kept. NaN counts as largest, so that a check for overflow still sees it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ def largest(x: Floats, k: int) -> Ints:
 def encode(x: Floats, k: int) -> bytes:
     """uint32 k, the values in order of index, then the gaps between indices as Rice codes."""
     index = largest(x, k)
+    values: Floats = x[index]
     gaps = np.diff(index, prepend=-1) - 1
     stream = bits.pack(bits.rice(gaps, _rice_bits(x.size, k)))
-    return np.uint32(k).astype("<u4").tobytes() + x[index].astype("<f4").tobytes() + stream
+    return np.array(k, "<u4").tobytes() + values.astype("<f4").tobytes() + stream
 
 
 def decode(payload: bytes, n: int) -> Floats:

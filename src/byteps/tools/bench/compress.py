@@ -27,8 +27,9 @@ PARTITION_BYTES = 4_096_000  # of a tensor, by default: BYTEPS_PARTITION_BYTES
 _DESCRIPTION = """\
 Measure every codec on one partition of float32 with one thread: compress, decode and add, and compress with
 error feedback. Beside it in the same run: memcpy of the same bytes, torch.topk, torch.sign with packing, and
-PyTorch's conversions to and from float16. All take turns on the same set of partitions, which together are larger than
-caches. Every payload is checked against what its codec promises before it is measured."""
+PyTorch's conversions to and from float16. All take turns on the same set of partitions, which together are
+larger than caches. Times are CPU times. Every payload is decoded and
+compared with its gradient before anything is measured."""
 
 _EPILOG = """\
 examples:

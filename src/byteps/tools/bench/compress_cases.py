@@ -47,7 +47,7 @@ class Case:
     prepare: Callable[[], None] = lambda: None
 
     def timed_s(self, inner: int) -> float:
-        """CPU time of so many runs in a row. One thread that never waits: on a quiet machine it is the time."""
+        """CPU time of so many runs. One thread that never waits: on a quiet machine it is the time."""
         self.prepare()
         began = time.thread_time()
         for i in range(inner):
@@ -92,8 +92,8 @@ def _codec_cases(
     def compress(i: int, _keep: Any = keep) -> object:
         return core.encode(sources[i], 0, out)
 
-    def add(i: int, _keep: Any = keep) -> object:
-        return core.decode_add(addresses[i], payloads[i].size, 0, sinks[i])
+    def add(i: int, _keep: Any = keep) -> None:
+        core.decode_add(addresses[i], payloads[i].size, 0, sinks[i])
 
     def with_feedback(i: int, _keep: Any = keep) -> object:
         return core.encode_with_feedback(sources[i], 1.0, sinks[i], 0, out)
