@@ -125,31 +125,54 @@ BYTEPS_AVX2 void add_signs(const uint8_t* bits, size_t n, float s, float* acc) {
 }
 
 // Few elements are found: 32 are looked at together, and only a group with one in it is looked through.
+BYTEPS_AVX2_INLINE size_t group_above(const float* x, __m256i limit, uint32_t first, uint32_t* index,
+                                      float* value, size_t count) {
+  prefetch(x);
+  __m256i over[4];
+  for (int j = 0; j < 4; ++j) {
+    const __m256i bits = _mm256_castps_si256(magnitude(_mm256_loadu_ps(x + 8 * j)));
+    over[j] = _mm256_cmpgt_epi32(bits, limit);
+  }
+  const __m256i any = _mm256_or_si256(_mm256_or_si256(over[0], over[1]), _mm256_or_si256(over[2], over[3]));
+  if (_mm256_testz_si256(any, any)) return count;
+  uint32_t mask = 0;
+  for (int j = 0; j < 4; ++j) {
+    mask |= static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(over[j]))) << (8 * j);
+  }
+  for (; mask != 0; mask &= mask - 1) {
+    const auto at = static_cast<uint32_t>(std::countr_zero(mask));
+    index[count] = first + at;
+    value[count++] = x[at];
+  }
+  return count;
+}
+
 BYTEPS_AVX2 Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* index,
                                  float* value, size_t room) {
   size_t count = 0, i = 0;
   if (least == 0) return loops::above(x, n, least, first, index, value, room);
   const __m256i limit = _mm256_set1_epi32(static_cast<int32_t>(least - 1));
   for (; i + 32 <= n && room - count >= 32; i += 32) {
-    prefetch(x + i);
-    __m256i over[4];
-    for (int j = 0; j < 4; ++j) {
-      const __m256i bits = _mm256_castps_si256(magnitude(_mm256_loadu_ps(x + i + 8 * j)));
-      over[j] = _mm256_cmpgt_epi32(bits, limit);
-    }
-    const __m256i any = _mm256_or_si256(_mm256_or_si256(over[0], over[1]), _mm256_or_si256(over[2], over[3]));
-    if (_mm256_testz_si256(any, any)) continue;
-    uint32_t mask = 0;
-    for (int j = 0; j < 4; ++j) {
-      mask |= static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(over[j]))) << (8 * j);
-    }
-    for (; mask != 0; mask &= mask - 1) {
-      const size_t at = i + static_cast<size_t>(std::countr_zero(mask));
-      index[count] = first + static_cast<uint32_t>(at);
-      value[count++] = x[at];
-    }
+    count = group_above(x + i, limit, first + static_cast<uint32_t>(i), index, value, count);
   }
   return loops::above(x, n, least, first, index, value, room, i, count);
+}
+
+BYTEPS_AVX2 Kernels::FoundInFour above_in_four(const float* x, size_t quarter, uint32_t least,
+                                               uint32_t* index, float* value, size_t room) {
+  Kernels::FoundInFour found = {{}, true};
+  if (least == 0) return loops::above_in_four(x, quarter, least, index, value, room);
+  const __m256i limit = _mm256_set1_epi32(static_cast<int32_t>(least - 1));
+  size_t i = 0;
+  for (; i + 32 <= quarter; i += 32) {
+    for (size_t s = 0; s < 4; ++s) {
+      if (room - found.count[s] < 32) return {{}, false};
+      const size_t at = s * quarter + i;
+      found.count[s] = group_above(x + at, limit, static_cast<uint32_t>(at), index + s * room,
+                                   value + s * room, found.count[s]);
+    }
+  }
+  return loops::above_in_four(x, quarter, least, index, value, room, i, found);
 }
 
 // Stream::uniform in eight lanes; product is index * 0x9E3779B1 of each.
@@ -241,8 +264,9 @@ BYTEPS_AVX2 void add_levels(const int32_t* q, size_t n, const Levels& given, flo
   loops::add_levels(q, n, levels, acc, i);
 }
 
-constexpr Kernels kAvx2 = {"avx2",    feedback, subtract,    nesterov, signs,    signs_sum,  expand_signs,
-                           add_signs, max_bits, sum_squares, above,    quantize, dequantize, add_levels};
+constexpr Kernels kAvx2 = {"avx2",    feedback,      subtract,  nesterov,   signs,
+                           signs_sum, expand_signs,  add_signs, max_bits,   sum_squares,
+                           above,     above_in_four, quantize,  dequantize, add_levels};
 
 }  // namespace
 

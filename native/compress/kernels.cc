@@ -25,6 +25,10 @@ Kernels::Found above(const float* x, size_t n, uint32_t least, uint32_t first, u
                      size_t room) {
   return loops::above(x, n, least, first, index, value, room);
 }
+Kernels::FoundInFour above_in_four(const float* x, size_t quarter, uint32_t least, uint32_t* index,
+                                   float* value, size_t room) {
+  return loops::above_in_four(x, quarter, least, index, value, room);
+}
 void quantize(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first,
               int32_t* q, uint8_t* nonzero) {
   loops::quantize(x, n, levels, stream, first, q, nonzero);
@@ -36,8 +40,9 @@ void add_levels(const int32_t* q, size_t n, const Levels& levels, float* acc) {
   loops::add_levels(q, n, levels, acc);
 }
 
-constexpr Kernels kGeneric = {"generic", feedback, subtract,    nesterov, signs,    signs_sum,  expand_signs,
-                              add_signs, max_bits, sum_squares, above,    quantize, dequantize, add_levels};
+constexpr Kernels kGeneric = {"generic", feedback,      subtract,  nesterov,   signs,
+                              signs_sum, expand_signs,  add_signs, max_bits,   sum_squares,
+                              above,     above_in_four, quantize,  dequantize, add_levels};
 
 }  // namespace
 

@@ -63,6 +63,15 @@ struct Kernels {
   Found (*above)(const float* x, size_t n, uint32_t least, uint32_t first, uint32_t* index, float* value,
                  size_t room);
 
+  // The same of a span in four quarters at once: memory serves four walks faster than one. What the s-th
+  // quarter has goes to index + s * room and value + s * room. Not complete: there was no room.
+  struct FoundInFour {
+    size_t count[4];
+    bool complete;
+  };
+  FoundInFour (*above_in_four)(const float* x, size_t quarter, uint32_t least, uint32_t* index, float* value,
+                               size_t room);
+
   // q = sign and level of each element, rounded at random with stream.uniform(first + i); bit i of nonzero: q
   // != 0.
   void (*quantize)(const float* x, size_t n, const Levels& levels, const Stream& stream, uint32_t first,

@@ -139,4 +139,16 @@ BYTEPS_INLINE Kernels::Found above(const float* x, size_t n, uint32_t least, uin
   return {count, i};
 }
 
+BYTEPS_INLINE Kernels::FoundInFour above_in_four(const float* x, size_t quarter, uint32_t least,
+                                                 uint32_t* index, float* value, size_t room, size_t begin = 0,
+                                                 Kernels::FoundInFour found = {{}, true}) {
+  for (size_t s = 0; s < 4; ++s) {
+    const Kernels::Found part = above(x + s * quarter, quarter, least, static_cast<uint32_t>(s * quarter),
+                                      index + s * room, value + s * room, room, begin, found.count[s]);
+    found.count[s] = part.count;
+    found.complete = found.complete && part.seen == quarter;
+  }
+  return found;
+}
+
 }  // namespace byteps::compress::loops

@@ -32,8 +32,9 @@ uint32_t of_rank(uint32_t* values, size_t count, size_t rank) {
   return largest[rank];
 }
 
-// Room for candidates: about twice k are expected.
-size_t room_of(size_t n, size_t k) { return std::min(n, 3 * k + kSample) + kSpare; }
+// Room for the candidates of a quarter: of the whole about four times k are expected at most, and where they
+// are is not known.
+size_t room_of(size_t n, size_t k) { return std::min(n / 4 + 1, 3 * k + kSample) + kSpare; }
 
 }  // namespace
 
@@ -58,8 +59,8 @@ Select::Select(size_t n, size_t k, const Kernels& kernels)
     : n_(n),
       k_(k),
       kernels_(kernels),
-      found_(room_of(n, k)),
-      sizes_(std::max(room_of(n, k), std::min(n, kSample + kRun))),
+      found_(4 * room_of(n, k)),
+      sizes_(std::max(4 * room_of(n, k), kSample)),
       counts_(n > kSample ? std::max(kLower, (kNaNSize >> kUpperShift) + 1) : 0) {}
 
 // A magnitude that somewhat more than k elements probably reach. Half of a partition or a small one: all of
@@ -131,10 +132,25 @@ void Select::count_and_collect(const float* x) {
   }
 }
 
+// Like collect, of the whole, in four quarters at once.
+bool Select::collect_all(const float* x, uint32_t least) {
+  const size_t quarter = n_ / 4, room = found_.index.size() / 4;
+  const Kernels::FoundInFour found =
+      kernels_.above_in_four(x, quarter, least, found_.index.data(), found_.value.data(), room);
+  if (!found.complete) return false;
+  collected_ = found.count[0];
+  for (size_t s = 1; s < 4; ++s) {
+    std::copy_n(found_.index.data() + s * room, found.count[s], found_.index.data() + collected_);
+    std::copy_n(found_.value.data() + s * room, found.count[s], found_.value.data() + collected_);
+    collected_ += found.count[s];
+  }
+  return collect(x, 4 * quarter, n_ - 4 * quarter, least);
+}
+
 const Elements& Select::largest(const float* x) {
   const uint32_t least = estimate([&](size_t i) { return x[i]; });
   collected_ = 0;
-  if (!collect(x, 0, n_, least) || !choose()) count_and_collect(x);
+  if (!collect_all(x, least) || !choose()) count_and_collect(x);
   return found_;
 }
 

@@ -46,6 +46,7 @@ class Select {
   template <class At>
   uint32_t estimate(const At& at);
   bool collect(const float* x, size_t begin, size_t count, uint32_t least);
+  bool collect_all(const float* x, uint32_t least);
   bool choose();
   void count_and_collect(const float* x);
   uint32_t kth_by_counting(const float* x);
