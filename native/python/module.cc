@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
   nanobind::set_leak_warnings(false);
   byteps::bind_wire(m);
   byteps::bind_reduce(m);
+  byteps::bind_compress(m);
   byteps::bind_liveness(m);
   byteps::bind_aggregator(m);
   byteps::bind_local(m);

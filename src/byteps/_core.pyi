@@ -44,6 +44,40 @@ def reduce_add(dtype: int, acc: int, src: int, n: int) -> None: ...
 def reduce_average(dtype: int, data: int, n: int, divisor: int) -> None: ...
 def reduce_sum_contributions(dtype: int, sources: list[int], dst: int, n: int, divisor: int) -> None: ...
 
+# for tests and benchmarks: compression of one partition of float32
+class Codec:
+    def __init__(
+        self,
+        name: str,
+        elements: int,
+        *,
+        k: float = 0.0,
+        scaling: bool = False,
+        l2: bool = False,
+        natural: bool = False,
+        feedback: bool = False,
+        seed: int = 1,
+        key: int = 0,
+        kernels: str = "best",
+    ) -> None:
+        """``kernels``: "best" for this processor, or "generic"."""
+    @property
+    def elements(self) -> int: ...
+    @property
+    def max_bytes(self) -> int:
+        """Room that ``out`` must have."""
+    def encode(self, x: int, round: int, out: int) -> int:
+        """The bytes of the payload."""
+    def decode(self, payload: int, nbytes: int, round: int, out: int) -> None: ...
+    def decode_add(self, payload: int, nbytes: int, round: int, acc: int) -> None: ...
+    def encode_with_feedback(self, g: int, c: float, error: int, round: int, out: int) -> int:
+        """p = g + c * error; out = C(p); error = p - decode(C(p))."""
+
+def nesterov(momentum: int, g: int, mu: float, n: int) -> None:
+    """In place: momentum = mu * momentum + g; g = g + mu * momentum."""
+
+def copy_memory(destination: int, source: int, nbytes: int) -> None: ...
+
 # for benchmarks: the bound
 def plain_worker(
     streams: list[int], address: int, nbytes: int, chunk_bytes: int, window: int, rounds: int

@@ -17,6 +17,7 @@ __all__ = ["QUESTIONS", "add_parser", "run"]
 QUESTIONS = {
     "push-pull": "byteps.tools.bench.push_pull",
     "local": "byteps.tools.bench.local",
+    "compress": "byteps.tools.bench.compress",
 }
 
 _DESCRIPTION = """\

@@ -10,7 +10,7 @@ from byteps.tools.bench.screen import say
 from byteps.tools.bench.series import Series
 from byteps.tools.bench.units import format_bytes
 
-__all__ = ["draw_bars", "draw_memory", "draw_sizes"]
+__all__ = ["draw_bars", "draw_memory", "draw_sizes", "pyplot_or_none", "save"]
 
 # The same peer has the same look in every plot.
 STYLES = {
@@ -27,7 +27,7 @@ STYLES = {
 }
 
 
-def _pyplot() -> Any:
+def pyplot_or_none() -> Any:
     try:
         import matplotlib
     except ImportError:
@@ -39,7 +39,7 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _save(pyplot: Any, figure: Any, path: Path) -> Path:
+def save(pyplot: Any, figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
@@ -49,7 +49,7 @@ def _save(pyplot: Any, figure: Any, path: Path) -> Path:
 
 def draw_sizes(path: Path, panels: Mapping[str, Sequence[Series]]) -> Path | None:
     """Speed over tensor size, one panel per cluster, medians with quartile bars."""
-    pyplot = _pyplot()
+    pyplot = pyplot_or_none()
     if pyplot is None:
         return None
     figure, axes = pyplot.subplots(
@@ -82,12 +82,12 @@ def draw_sizes(path: Path, panels: Mapping[str, Sequence[Series]]) -> Path | Non
         axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.legend()
-    return _save(pyplot, figure, path)
+    return save(pyplot, figure, path)
 
 
 def draw_bars(path: Path, panels: Mapping[str, Sequence[Series]]) -> Path | None:
     """Median time per peer with quartile bars, one panel per set of tensors."""
-    pyplot = _pyplot()
+    pyplot = pyplot_or_none()
     if pyplot is None:
         return None
     figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 4.2), squeeze=False)
@@ -98,12 +98,12 @@ def draw_bars(path: Path, panels: Mapping[str, Sequence[Series]]) -> Path | None
             axis.bar(one.peer, summary.median * 1e3, yerr=error, capsize=4, color=STYLES[one.peer][0])
         axis.set(title=title, ylabel="milliseconds", yscale="log")
         axis.grid(alpha=0.3, axis="y")
-    return _save(pyplot, figure, path)
+    return save(pyplot, figure, path)
 
 
 def draw_memory(path: Path, points: Sequence[Mapping[str, int]]) -> Path | None:
     """Resident memory of the server over rounds."""
-    pyplot = _pyplot()
+    pyplot = pyplot_or_none()
     if pyplot is None:
         return None
     figure, axis = pyplot.subplots(figsize=(6.5, 4.2))
@@ -113,4 +113,4 @@ def draw_memory(path: Path, points: Sequence[Mapping[str, int]]) -> Path | None:
     axis.set(title="server memory", xlabel="rounds", ylabel="MB", ylim=(0, None))
     axis.grid(alpha=0.3)
     axis.legend()
-    return _save(pyplot, figure, path)
+    return save(pyplot, figure, path)
