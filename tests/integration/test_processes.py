@@ -22,6 +22,7 @@ def one_step(name: str = "x") -> float:
 def rank_one_fails() -> list[Any]:
     bps.init()
     one_step()
+    bps.barrier()  # else rank 0 may hear of the failure before it has the result of the first step
     if bps.rank() == 1:
         raise ValueError("a bad batch")
     seen = []
