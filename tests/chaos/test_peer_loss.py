@@ -116,6 +116,7 @@ def raise_in_one(rank_that_raises: int) -> str | None:
     bps.init()
     data = np.ones(1000, np.float32)
     bps.push_pull(data, name="gradient")
+    bps.barrier()  # all have the result before one of them fails
     if bps.rank() == rank_that_raises:
         raise ValueError("the user's own mistake")
     try:
