@@ -122,7 +122,7 @@ test-asan test-tsan: $(STAMP_TOOLS)
 	  > build/$(NAME).log 2>&1 || { cat build/$(NAME).log; exit 1; }
 	@cmake --build build/$(NAME) --parallel $(JOBS) >> build/$(NAME).log 2>&1 \
 	  || { tail -n 60 build/$(NAME).log; exit 1; }
-	@$(FIXED_ADDRESSES) ctest --test-dir build/$(NAME) --output-on-failure --timeout 120 --no-tests=error \
+	@$(FIXED_ADDRESSES) ctest --test-dir build/$(NAME) --output-on-failure --timeout 300 --no-tests=error \
 	  --parallel $(JOBS)
 
 test-python: $(STAMP_PACKAGE) ## pytest; PYTEST_ARGS="-k name" for a part
