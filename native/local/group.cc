@@ -96,9 +96,11 @@ void LocalGroup::contribute(const std::shared_ptr<Operation>& op) {
   entry.dst = memory_.locate(op->dst);
   const bool plain = entry.src.kind == board::Location::plain || entry.dst.kind == board::Location::plain;
   if (plain && (!settings_.peers_readable || bytes <= kStagedBytes)) {
-    op->staged = op->tensor->staging(arena_);
-    if (!broadcast || settings_.ranks[own()] == op->root) std::memcpy(op->staged, op->src, bytes);
-    entry.src = entry.dst = memory_.locate(op->staged);
+    const bool has_values = !broadcast || settings_.ranks[own()] == op->root;
+    std::byte* shared = op->dst;  // a destination in the arena is free for it until the result lands there
+    if (entry.dst.kind == board::Location::plain) shared = op->staged = op->tensor->staging(arena_);
+    if (has_values) std::memcpy(shared, op->src, bytes);
+    entry.src = entry.dst = memory_.locate(shared);
   }
   const auto root = std::find(settings_.ranks.begin(), settings_.ranks.end(), op->root);
   entry.flags = op->flags;

@@ -31,6 +31,7 @@ def run(**topology: Any) -> dict[str, str]:
 
 def test_two_ranks_give_the_parameters_of_one_process_and_the_same_bits_every_time() -> None:
     on_one_machine = run(nproc=2)
+    assert run(nproc=2) == on_one_machine
     assert run(workers=2, servers=1) == on_one_machine  # another job, another way, the same bits
 
 

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["Slot"]
 
 _STRIDED = torch.strided
+# Above this the copy takes longer than the call, and torch does it without holding the interpreter's lock.
+_CORE_COPIES_BYTES = 65536
 
 
 class Slot:
     """The gradient of one parameter. ``index`` is its place in the map of used parameters."""
 
     __slots__ = (
+        "_address",
         "_buffer",
+        "_core_copies",
         "_hook",
         "_permuted",
         "_start",
@@ -64,6 +68,10 @@ class Slot:
         self.order = _order(parameter)
         self._permuted = self.order != tuple(range(parameter.dim()))
         self.declared: tensors.Tensor = None  # type: ignore[assignment]  # set by bind()
+        # A small gradient is copied by the core, which costs less than telling torch to do it.
+        nbytes = parameter.numel() * parameter.element_size()
+        self._core_copies = nbytes <= _CORE_COPIES_BYTES and not self._permuted
+        self._address = 0  # of the buffer
         self._buffer: Tensor | None = None  # what travels, where that is not the gradient autograd made
         self._start: Callable[[Session, Tensor], Handle[Any]] = self._start_in_place
         self._hook: Any = None
@@ -152,13 +160,16 @@ class Slot:
         buffer = self._buffer
         if buffer is None:
             self._buffer = buffer = self._like_parameter(memory.empty)
+            self._address = buffer.data_ptr()
+        address = source = self._address
         if grad is not buffer:  # it is after zero_grad(set_to_none=False)
-            buffer.copy_(grad)
+            if self._core_copies and grad.is_contiguous() and not grad.is_neg():
+                source = grad.data_ptr()
+            else:
+                buffer.copy_(grad)
             self.parameter.grad = buffer
-        address = buffer.data_ptr()
-        exchange = self.exchange
         return session.push_pull(
-            self.declared, address, address, exchange.average, self.priority, buffer, None
+            self.declared, source, address, self.exchange.average, self.priority, (grad, buffer), None
         )
 
     def _start_in_place(self, session: Session, grad: Tensor) -> Handle[Any]:
