@@ -106,10 +106,10 @@ class DataPath:
     built_in_hash_coef: int = row("BYTEPS_BUILT_IN_HASH_COEF", p.integer(1), 1,
         "multiplier of the hash that built_in uses")
     enable_mixed_mode: bool = row("BYTEPS_ENABLE_MIXED_MODE", p.switch, False,
-        "servers on worker machines and on their own machines together, each with its best share",
-        status=NOT_YET)
+        "mixed mode (some servers beside workers, some alone) also where the host names do not show it; "
+        "without it mixed mode is chosen from the names")
     mixed_mode_bound: int = row("BYTEPS_MIXED_MODE_BOUND", p.integer(1), 101,
-        "granularity of the shares in mixed mode", status=NOT_YET)
+        "how finely hashes other than balanced tell the shares of mixed mode apart")
     socket_path: str = row("BYTEPS_SOCKET_PATH", p.path, "",
         "folder of the Unix sockets over which ranks of one machine share their memory",
         default_text="the user's runtime directory")

@@ -183,10 +183,8 @@ def test_status_of_every_variable() -> None:
         NOT_YET: [
             "cpu_blacklist",
             "enable_gdb",
-            "enable_mixed_mode",
             "enable_rdma",
             "min_compress_bytes",
-            "mixed_mode_bound",
             "multithreaded_cpu",
             "numa_default_quota",
             "numa_on",

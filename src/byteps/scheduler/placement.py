@@ -1,14 +1,17 @@
 """Which shard of which server holds each partition of a tensor. Pure.
 
-``balanced`` gives each partition to the server that holds the fewest bytes, and on it to the shard that holds
-the fewest: two servers never differ by more than one partition. The hashes are those that users of the
-original know; they look at the key (tensor id and index of the partition) and not at sizes.
+``balanced`` gives each partition to the server that is furthest below its share of the bytes, and on it to
+the shard that holds the fewest: with equal shares two servers never differ by more than one partition. The
+hashes are those that users of the original know; they look at the key (tensor id and index of the partition)
+and not at sizes. What shares are best is said in ``shares.py``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 MASK = (1 << 64) - 1
 
@@ -71,13 +74,29 @@ HASHES: dict[str, Callable[[int], int]] = {
 class Placement:
     """How many bytes every shard of every server holds; deals partitions out and takes them back.
 
+    ``shares`` of the servers add up to 1; without them all servers have the same. A hash can tell only
+    ``bound`` different shares apart (BYTEPS_MIXED_MODE_BOUND).
+
     >>> Placement([1, 1]).place(0, [100, 50, 50])
     [(0, 0), (1, 0), (1, 0)]
     """
 
-    def __init__(self, shards: Sequence[int], method: str = "balanced", coefficient: int = 1) -> None:
+    def __init__(
+        self,
+        shards: Sequence[int],
+        method: str = "balanced",
+        coefficient: int = 1,
+        shares: Sequence[Fraction] | None = None,
+        bound: int = 101,
+    ) -> None:
         self.loads = [[0] * count for count in shards]
         self._totals = [0] * len(shards)
+        self._shares = list(shares or [Fraction(1, max(1, len(shards)))] * len(shards))
+        self._bound = bound
+        # Costs are compared as bytes * weight: whole numbers, so that the same bytes give the same places.
+        self._used = [server for server, share in enumerate(self._shares) if share]
+        common = math.lcm(*(self._shares[server].numerator for server in self._used))
+        self._weights = [int(common / share) if share else 0 for share in self._shares]
         self._hash = None if method == "balanced" else HASHES[method]
         self._coefficient = coefficient if method == "built_in" else 1
 
@@ -85,7 +104,7 @@ class Placement:
         """A (server, shard) for every partition."""
         places: Places = []
         for index, size in enumerate(sizes):
-            server, shard = self._lightest() if self._hash is None else self._hashed(tensor_id, index)
+            server, shard = self._lightest(size) if self._hash is None else self._hashed(tensor_id, index)
             self._add(server, shard, size)
             places.append((server, shard))
         return places
@@ -99,13 +118,22 @@ class Placement:
         self.loads[server][shard] += size
         self._totals[server] += size
 
-    def _lightest(self) -> tuple[int, int]:
-        server = self._totals.index(min(self._totals))
+    def _lightest(self, size: int) -> tuple[int, int]:
+        server = min(self._used, key=lambda each: (self._totals[each] + size) * self._weights[each])
         shard = self.loads[server].index(min(self.loads[server]))
         return server, shard
 
     def _hashed(self, tensor_id: int, index: int) -> tuple[int, int]:
         assert self._hash is not None
         value = self._hash(tensor_id << 16 | index & 0xFFFF) * self._coefficient & MASK
-        server = value % len(self.loads)
-        return server, value // len(self.loads) % len(self.loads[server])
+        group = self._used
+        if len(set(self._shares)) > 1:  # mixed mode: first which kind of server, then which one of them
+            part = Fraction(value % self._bound, self._bound)
+            value //= self._bound
+            for share in sorted(set(self._shares), reverse=True):
+                group = [server for server in self._used if self._shares[server] == share] or group
+                part -= len(group) * share
+                if part < 0:
+                    break
+        server = group[value % len(group)]
+        return server, value // len(group) % len(self.loads[server])

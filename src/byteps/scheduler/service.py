@@ -60,6 +60,7 @@ from byteps.scheduler.events import (
 from byteps.scheduler.lobby import Lobby
 from byteps.scheduler.placement import Placement
 from byteps.scheduler.roster import Standing
+from byteps.scheduler.shares import shares_of
 
 FAREWELL_S = 2.0  # how long the last messages may take to be read
 TICK_S = 1.0
@@ -264,7 +265,12 @@ class Scheduler:
         elif isinstance(action, Formed):
             config, view = self._config, action.view
             shards = [server.shards for server in view.servers()]
-            placement = Placement(shards, config.key_hash_fn, config.built_in_hash_coef)
+            shares = shares_of(view, config.enable_mixed_mode)
+            if len(set(shares)) > 1:
+                logger.info("mixed mode: the servers hold %s", ", ".join(f"{float(s):.1%}" for s in shares))
+            placement = Placement(
+                shards, config.key_hash_fn, config.built_in_hash_coef, shares, config.mixed_mode_bound
+            )
             self._declarations = Declarations(view.workers(), placement, action.partition_bytes)
             self._barriers = Barriers(view.workers())
         elif not self._ended.done():

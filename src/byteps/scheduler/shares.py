@@ -1,0 +1,68 @@
+"""Mixed mode: how much of every tensor each server holds, so that no link carries more than it must. Pure.
+
+Let n worker machines move M bytes each, c of them with a server of their own beside the worker, and k more
+machines have servers only. A server beside a worker holds a share x, one on its own machine a share y. Of a
+worker machine's traffic, its own share never leaves it, but it answers the n - 1 others:
+
+    leaves a worker machine with a server:  (1 - x) M + (n - 1) x M   (the same comes in)
+    leaves a machine with servers only:     n y M
+    all shares:                             c x + k y = 1
+
+The slowest link decides. It is fastest when both kinds carry the same, 1 + (n - 2) x = n y, so
+
+    x = (n - k) / (c n + k (n - 2)),   y = (1 - c x) / k
+
+With c = n that is the optimum of the BytePS paper (OSDI 2020): x = (n - k) / D and y = 2 (n - 1) / D with
+D = n^2 + k n - 2 k. From k = n on the servers beside workers hold nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+from byteps.control.messages import View
+
+__all__ = ["machine_shares", "server_shares", "shares_of"]
+
+
+def machine_shares(workers: int, beside: int, extra: int) -> tuple[Fraction, Fraction]:
+    """The shares (x, y) of a machine with worker and server, and of one with servers only.
+
+    >>> machine_shares(4, 4, 2)
+    (Fraction(1, 10), Fraction(3, 10))
+    """
+    if not beside:
+        return Fraction(0), Fraction(1, extra) if extra else Fraction(0)
+    if not extra or workers == 1:  # a worker alone: what its own machine holds never leaves it
+        return Fraction(1, beside), Fraction(0)
+    x = max(Fraction(0), Fraction(workers - extra, beside * workers + extra * (workers - 2)))
+    return x, (1 - beside * x) / extra
+
+
+def server_shares(worker_hosts: Sequence[str], server_hosts: Sequence[str], forced: bool) -> list[Fraction]:
+    """The share of every server, in the order of ``server_hosts``; servers of one machine share evenly.
+
+    ``forced`` is BYTEPS_ENABLE_MIXED_MODE=1, for machines that cannot be told apart by their names: then, as
+    in the original, the last servers are beside workers, as many as there are workers, and the others alone.
+
+    >>> [str(share) for share in server_shares(["a", "b"], ["a", "b", "c"], False)]
+    ['1/4', '1/4', '1/2']
+    """
+    machines = list(server_hosts)
+    workers = set(worker_hosts)
+    if forced and (workers.isdisjoint(machines) or workers.issuperset(machines)):
+        machines = [str(rank) for rank in range(len(server_hosts))]
+        workers = set(machines[-len(worker_hosts) :])
+    count = Counter(machines)
+    beside = len(workers & count.keys())
+    x, y = machine_shares(len(workers), beside, len(count) - beside)
+    return [(x if machine in workers else y) / count[machine] for machine in machines]
+
+
+def shares_of(view: View, forced: bool) -> list[Fraction]:
+    """The shares of the servers of a job; one host name is one machine."""
+    first_of_machine = {worker.worker_id: worker.host for worker in reversed(view.workers())}
+    hosts = [first_of_machine[worker_id] for worker_id in sorted(first_of_machine)]
+    return server_shares(hosts, [server.host for server in view.servers()], forced)
