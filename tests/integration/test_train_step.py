@@ -31,8 +31,8 @@ def test_every_method_trains(tmp_path: Path) -> None:
         of_network.setdefault(one["notes"]["network"], []).append(one["peer"])
     hook = ["hook"] if hasattr(bps, "CommHookState") else []
     assert sorted(of_network.pop("transformer")) == sorted(METHODS + hook)
-    assert of_network == {"small": ["alone", "optimizer"]}
-    assert "step " in done.stdout and "us for each parameter (goal at most 15)" in done.stdout
+    assert of_network == {"small": ["alone", "optimizer", "python"]}
+    assert "step " in done.stdout and "us of Python for each parameter" in done.stdout
     pytest.importorskip("matplotlib")
     assert (tmp_path / "train-step.png").read_bytes().startswith(b"\x89PNG")
 
@@ -57,5 +57,7 @@ def test_the_cost_of_communication_is_what_it_adds_to_a_step() -> None:
 
 
 def test_the_cost_of_a_hook_is_what_it_adds_to_a_backward_pass() -> None:
-    (verdict,) = load().hook_cost([series("alone", [1e-3, 2e-3]), series("optimizer", [1.1e-3, 2.1e-3])])
+    alone, whole = series("alone", [1e-3, 2e-3]), series("optimizer", [1.2e-3, 2.2e-3])
+    (verdict,) = load().hook_cost([alone, whole, series("python", [1.1e-3, 2.1e-3])])
     assert verdict.actual == pytest.approx(10.0) and verdict.reached
+    assert "20.0 us with the core's work" in verdict.line()
