@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from byteps.launcher import supervise
 from byteps.launcher.ending import (
     Abandoned,
     Ended,
@@ -25,7 +26,7 @@ from byteps.launcher.ending import (
 
 NAMES = ("scheduler", "server 0", "worker 0", "worker 1")
 SCHEDULER, SERVER, WORKER_0, WORKER_1 = range(4)
-TIMES = Times(drain_s=10, leave_s=2, stop_s=3, kill_s=1, repeat_s=0.5)
+TIMES = Times(drain_s=10, leave_s=2, stop_s=3, term_s=3, kill_s=1, repeat_s=0.5)
 TERM, KILL, INT = signal.SIGTERM, signal.SIGKILL, signal.SIGINT
 
 
@@ -186,6 +187,12 @@ def test_no_phase_lasts_for_ever(phase: Phase) -> None:
         if job.state.deadline is not None:
             job.at(job.state.deadline, Tick())
     assert job.state.phase is Phase.DONE
+
+
+def test_3_s_are_enough_for_every_end() -> None:
+    times = Times()
+    assert max(times.drain_s, times.leave_s) + times.term_s + supervise.SWEEP_S <= 3
+    assert times.stop_s + supervise.SWEEP_S <= 3
 
 
 def test_how_a_code_reads() -> None:

@@ -44,11 +44,12 @@ class Phase(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Times:
-    """How long each phase may last, in seconds."""
+    """How long each phase may last, in seconds. Whatever ends a job, after 3 s nothing of it is left."""
 
-    drain_s: float = 10.0
-    leave_s: float = 2.5  # a lost peer is noticed within 2 s
-    stop_s: float = 3.0
+    drain_s: float = 2.0
+    leave_s: float = 2.0  # a lost peer is noticed and named within this
+    stop_s: float = 2.5  # after a signal: the user's program may write what it must keep
+    term_s: float = 0.6  # after one of the first two
     kill_s: float = 2.0
     repeat_s: float = 0.5  # signals this close are one wish: some programs signal a process, then its group
 
@@ -207,7 +208,8 @@ def _tick(now: float, state: State, times: Times) -> Step:
     if state.phase is Phase.KILLING:
         reason = f"the kernel holds {_still(state)}, not even SIGKILL ends it"
         return replace(state, phase=Phase.DONE, deadline=None), None, reason
-    return _kill(now, state, times, f"killing {_still(state)}: it did not end within {times.stop_s:g} s")
+    given_s = times.term_s if state.phase is Phase.TERMINATING else times.stop_s
+    return _kill(now, state, times, f"killing {_still(state)}: it did not end within {given_s:g} s")
 
 
 def _still(state: State) -> str:
@@ -217,7 +219,7 @@ def _still(state: State) -> str:
 def _stop(now: float, state: State, times: Times, reason: str) -> Step:
     if not state.running:
         return replace(state, phase=Phase.DONE, deadline=None), None, reason
-    state = replace(state, phase=Phase.TERMINATING, deadline=now + times.stop_s)
+    state = replace(state, phase=Phase.TERMINATING, deadline=now + times.term_s)
     return state, Send(signal.SIGTERM, state.running), reason
 
 

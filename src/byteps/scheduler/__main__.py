@@ -7,7 +7,7 @@ import errno
 import socket
 import sys
 
-from byteps.config import Config, load
+from byteps.config import Config
 from byteps.control import starter
 from byteps.control.address import BACKLOG, is_loopback, listen
 from byteps.control.channel import show_wire
@@ -37,7 +37,7 @@ def main() -> int:
     """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
     line = None  # to the rank that started us
     try:
-        config = load()
+        config = starter.settings()
         line = config.starter_fd
         logging.setup(config, "scheduler")
         config.require_distributed()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from byteps.config import load
 from byteps.control import starter
 from byteps.control.channel import show_wire
 from byteps.errors import BytePSError
@@ -17,7 +16,7 @@ def main() -> int:
     """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
     line = None  # to the rank that started us
     try:
-        config = load()
+        config = starter.settings()
         line = config.starter_fd
         logging.setup(config, "server")
         config.require_distributed()
