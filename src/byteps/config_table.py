@@ -185,6 +185,8 @@ class Internal:
         "listening socket that the scheduler inherits, from the launcher or through rank 0", status=PRIVATE)
     starter_fd: int | None = row("BYTEPS_STARTER_FD", p.optional(p.integer(3)), None,
         "socket between a scheduler or server and the rank that started it", status=PRIVATE)
+    blame: str = row("BYTEPS_BLAME", p.word, "",
+        "pipe on which a process tells the launcher that it fails because another one did", status=PRIVATE)
     unbound_cpus: tuple[int, ...] = row("BYTEPS_UNBOUND_CPUS", p.cores, (),
         "processors of the machine before the launcher bound a rank; a scheduler or server that a rank "
         "starts uses them", status=PRIVATE)

@@ -100,6 +100,7 @@ CASES = {
     "PS_HEARTBEAT_TIMEOUT": Case("heartbeat_timeout_s", 10.0, "3", 3.0, "-3"),
     "BYTEPS_LISTEN_FD": Case("listen_fd", None, "5", 5, "stdin"),
     "BYTEPS_STARTER_FD": Case("starter_fd", None, "6", 6, "2"),
+    "BYTEPS_BLAME": Case("blame", "", "7:1234", "7:1234", "a b"),
     "BYTEPS_UNBOUND_CPUS": Case("unbound_cpus", (), "0-2,8", (0, 1, 2, 8), "all"),
     "BYTEPS_TEST_SEED": Case("test_seed", None, "42", 42, "random"),
 }
@@ -199,7 +200,7 @@ def test_status_of_every_variable() -> None:
             "pcie_switch_size",
             "reduce_roots",
         ],
-        PRIVATE: ["listen_fd", "starter_fd", "test_seed", "unbound_cpus"],
+        PRIVATE: ["blame", "listen_fd", "starter_fd", "test_seed", "unbound_cpus"],
     }
     assert {v.status for v in VARIABLES.values()} == {IN_FORCE, NOT_YET, ACCEPTED, PRIVATE}
 

@@ -87,6 +87,19 @@ def test_the_first_failure_counts(first: int) -> None:
     assert (job.state.phase, job.code, job.state.first) == (Phase.DONE, 7, (first, 7))
 
 
+def test_who_blames_another_does_not_count_when_the_cause_ends_later() -> None:
+    job = Job().at(1, Ended(SERVER, 1, blames=True), Ended(WORKER_0, 1, blames=True))
+    assert job.code == 1
+    job.at(2, Ended(WORKER_1, 7), Ended(SCHEDULER, 9))
+    assert (job.state.phase, job.code, job.state.first) == (Phase.DONE, 7, (WORKER_1, 7))
+
+
+def test_who_blames_another_counts_when_nobody_else_failed() -> None:
+    job = Job().at(1, Ended(WORKER_0, 5, blames=True), Ended(WORKER_1, 0)).at(3, Tick())
+    job.at(3, Ended(SERVER, 143), Ended(SCHEDULER, 143))  # by our signal
+    assert (job.state.phase, job.code) == (Phase.DONE, 5)
+
+
 def test_a_worker_that_ends_with_0_early_is_no_reason_to_end() -> None:
     job = Job().at(1, Ended(WORKER_0, 0), Tick()).at(1e9, Tick())
     assert (job.state.phase, job.state.deadline) == (Phase.RUNNING, None)

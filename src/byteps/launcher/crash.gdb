@@ -3,7 +3,6 @@
 set confirm off
 set pagination off
 set width 0
-set startup-with-shell off
 set disable-randomization off
 set print inferior-events off
 set print thread-events off

@@ -16,7 +16,8 @@ A job passes through these phases, only downwards. Every phase but the first has
     DONE          nobody runs                           nobody
 
 The code of the job is that of the first process that failed while RUNNING or DRAINING: what ends later ends
-because of it, or because of us. After a signal n it is 128+n, unless every worker chose to end with 0.
+because of it, or because of us. Unless that one blames another: then it is the next one that does not, until
+we send a signal. After a signal n it is 128+n, unless every worker chose to end with 0.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class State:
     workers: frozenset[int]
     deadline: float | None = None
     first: tuple[int, int] | None = None  # process and code of the failure that counts
+    first_blames: bool = False  # it failed because another one did
     signal: int = 0  # the signal that ended the job
     signal_at: float = 0.0
     worker_failed: bool = False
@@ -71,10 +73,11 @@ class State:
 
 @dataclass(frozen=True)
 class Ended:
-    """A process ended; ``code`` as a shell counts it: 128+n for signal n."""
+    """A process ended; ``code`` as a shell counts it: 128+n for signal n. ``blames``: of a peer's failure."""
 
     process: int
     code: int
+    blames: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,10 +164,12 @@ def _ended(now: float, state: State, event: Ended, times: Times) -> Step:
     running = state.running - {event.process}
     is_worker = event.process in state.workers
     failed = event.code != 0 and state.phase <= Phase.DRAINING
+    cause = event.code != 0 and state.phase is Phase.LEAVING and state.first_blames and not event.blames
     state = replace(
         state,
         running=running,
-        first=(event.process, event.code) if failed else state.first,
+        first=(event.process, event.code) if failed or cause else state.first,
+        first_blames=event.blames if failed or cause else state.first_blames,
         worker_failed=state.worker_failed or (is_worker and event.code != 0),
     )
     if not running:

@@ -13,7 +13,7 @@ from byteps.launcher.spec import ProcessSpec
 __all__ = ["interpreter", "wrapped"]
 
 SCRIPT = Path(__file__).with_name("crash.gdb")
-_BEFORE_LOADING = ("--init-eval-command", "set auto-load python-scripts off")  # else it warns of each one
+_BEFORE_LOADING = ("set auto-load python-scripts off",)  # else it warns of each one
 _LONGEST_LINE_BYTES = 512
 Which = Callable[[str, str | None], str | None]
 
@@ -27,7 +27,8 @@ def wrapped(spec: ProcessSpec, inherited: Mapping[str, str], which: Which = _whi
 
     Python's own fault handler is switched on, too: gdb shows frames of C, it shows those of Python.
     """
-    path = spec.environment(inherited).get("PATH")
+    environment = spec.environment(inherited)
+    path = environment.get("PATH")
     gdb = which("gdb", path)
     if gdb is None:
         raise ConfigError(
@@ -38,8 +39,13 @@ def wrapped(spec: ProcessSpec, inherited: Mapping[str, str], which: Which = _whi
     if program is None:
         return spec  # starting it fails, with a better message than gdb has
     argv = (*interpreter(Path(program)), program, *spec.argv[1:])
-    options = ("--quiet", "--batch", "--nx", *_BEFORE_LOADING, "--command", str(SCRIPT), "--args")
-    env = {"PYTHONFAULTHANDLER": "1", **spec.env}
+    # gdb starts the command through $SHELL, which may be one that it does not know how to quote for. The
+    # command itself sees what it would see without gdb.
+    own = environment.get("SHELL")
+    shell = "unset environment SHELL" if own is None else f"set environment SHELL {own}"
+    before = (arg for text in (*_BEFORE_LOADING, shell) for arg in ("--init-eval-command", text))
+    options = ("--quiet", "--batch", "--nx", *before, "--command", str(SCRIPT), "--args")
+    env = {"PYTHONFAULTHANDLER": "1", **spec.env, "SHELL": "/bin/sh"}
     return replace(spec, argv=(gdb, *options, *argv), env=env, debugged=True)
 
 

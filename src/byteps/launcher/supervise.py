@@ -12,7 +12,9 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from byteps.control import blame
 from byteps.launcher import ending, local, reap
 from byteps.launcher.display import Display
 from byteps.launcher.ending import Phase
@@ -66,6 +68,7 @@ class _Supervisor:
         self._state = ending.begin(self._names, self._workers, ())
         self._pids: dict[int, int] = {}  # of running processes
         self._pidfds: dict[int, int] = {}
+        self._blames: dict[int, int] = {}  # pipes on which processes say that they fail because of another
         self._failed: dict[int, int] = {}  # codes other than 0, in the order of the ends
         self._not_started = False
         self._alone = False  # whoever started this job is gone
@@ -117,6 +120,9 @@ class _Supervisor:
     def _start(self, place: int, spec: ProcessSpec) -> int:
         pipes = self._display.open(place) if self._labelled else None
         out, err = pipes or (None, None)
+        self._blames[place], told = os.pipe()
+        env = {**spec.env, "BYTEPS_BLAME": blame.describe(told)}
+        spec = replace(spec, env=env, fds=(*spec.fds, told))
         try:
             return local.start(spec, self._environ, stdin=self._stdin, out=out, err=err)
         finally:
@@ -192,7 +198,9 @@ class _Supervisor:
         code = reap.shell_code(status)
         if code and self._state.phase < Phase.TERMINATING:  # later it is our doing
             self._failed[place] = code
-        self._handle(ending.Ended(place, code))
+        blames = self._blames.pop(place)
+        self._handle(ending.Ended(place, code, blame.is_told(blames)))
+        os.close(blames)
 
     def _take_signals(self) -> None:
         """Turn signals into bytes on a descriptor of the selector; those that waited are not lost."""

@@ -8,7 +8,7 @@ import socket
 import sys
 
 from byteps.config import Config
-from byteps.control import starter
+from byteps.control import blame, starter
 from byteps.control.address import BACKLOG, is_loopback, listen
 from byteps.control.channel import show_wire
 from byteps.errors import BytePSError
@@ -48,6 +48,8 @@ def main() -> int:
                 "no job secret is set, so anybody who reaches this port can join; set BYTEPS_JOB_SECRET"
             )
         end = asyncio.run(Scheduler(config, sock).run())
+        if end.error == "PeerLostError":
+            blame.another(config.blame)
         code, reason = end.code, f"{end.error + ': ' if end.error else ''}{end.text}"
     except (BytePSError, OSError) as error:
         code, reason = 1, f"{type(error).__name__}: {error}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from byteps.control import starter
+from byteps.control import blame, starter
 from byteps.control.channel import show_wire
-from byteps.errors import BytePSError
+from byteps.errors import BytePSError, PeerLostError
 from byteps.observe import logging
 from byteps.server.service import Interrupted, Server
 
@@ -25,6 +25,8 @@ def main() -> int:
     except (BytePSError, OSError) as error:
         reason = f"{type(error).__name__}: {error}"
         starter.tell(line, reason)
+        if isinstance(error, PeerLostError):
+            blame.another(config.blame)
         print(f"byteps server: {reason}", file=sys.stderr)
         return error.code if isinstance(error, Interrupted) else 1
     return 0
