@@ -128,7 +128,7 @@ def _on_this_machine(outline: Plan) -> Plan:
 
     from byteps.launcher import local
 
-    processes, note = local.prepare(outline.processes, outline.config, os.environ)
+    processes, note = local.prepare(outline.processes, os.environ)
     return replace(outline, processes=processes, note="\n".join(filter(None, (outline.note, note))))
 
 
@@ -171,7 +171,7 @@ def _launch(options: Options, log_dir: str | None, grace_s: float | None) -> int
         listener = local.bind()
         with local.reserve() as master:  # for as long as the job runs: its program may ask for the port late
             facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
-            processes = _on_this_machine(plan(options, os.environ, facts)).processes
+            processes = plan(options, os.environ, facts).processes
             try:
                 labels = [spec.label for spec in processes]
                 logs = None if log_dir is None else LogFiles(Path(log_dir), labels)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from byteps.config import Config
+from byteps.config import VARIABLES, load
 from byteps.launcher import binding, gdb, topology
 from byteps.launcher.memory_policy import prefer
 from byteps.launcher.plan import LOOPBACK, Facts, ProcessSpec
@@ -18,6 +18,8 @@ from byteps.launcher.reap import die_with
 
 __all__ = ["StartError", "bind", "facts", "listen", "open_standard_fds", "prepare", "reserve"]
 __all__ += ["start", "stdin_is_ours"]
+
+LAUNCHER_VARIABLES = frozenset(name for name, row in VARIABLES.items() if row.group == "Launcher")
 
 COMMAND_NOT_EXECUTABLE = 126  # as a shell says it
 COMMAND_NOT_FOUND = 127
@@ -31,13 +33,13 @@ class StartError(Exception):
         self.code = code
 
 
-def prepare(
-    specs: Sequence[ProcessSpec], config: Config, environ: Mapping[str, str]
-) -> tuple[tuple[ProcessSpec, ...], str]:
+def prepare(specs: Sequence[ProcessSpec], environ: Mapping[str, str]) -> tuple[tuple[ProcessSpec, ...], str]:
     """The processes of a plan as this machine runs them, and how: on which cores, and under gdb if asked for.
 
+    The supervisor does this by itself before it starts them; a dry run does it to show the result.
     ConfigError when the settings ask for cores or programs that are not here.
     """
+    config = load({name: environ[name] for name in LAUNCHER_VARIABLES if name in environ})
     placed, note = binding.apply(specs, config, topology.read(), environ)
     if config.enable_gdb:
         placed = [gdb.wrapped(spec, environ) if spec.role == "worker" else spec for spec in placed]

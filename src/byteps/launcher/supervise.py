@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from byteps.control import blame
+from byteps.errors import ConfigError
 from byteps.launcher import ending, local, reap
 from byteps.launcher.display import Display
 from byteps.launcher.ending import Phase
@@ -24,6 +25,7 @@ from byteps.launcher.plan import ProcessSpec
 
 __all__ = ["SWEEP_S", "run"]
 
+WRONG_USE = 2
 SWEEP_S = 0.3  # what a process leaves behind may take this long to clean up after it
 
 
@@ -103,8 +105,10 @@ class _Supervisor:
         return ending.exit_code(self._state)
 
     def _start_all(self) -> None:
-        error: local.StartError | None = None
+        error = self._prepare()
         for place, spec in enumerate(self._specs):
+            if error is not None:
+                break
             try:
                 self._pids[place] = self._start(place, spec)
             except local.StartError as failure:
@@ -116,6 +120,14 @@ class _Supervisor:
             self._not_started = True
             self._display.note(str(error))
             self._handle(ending.NotStarted(len(self._pids), error.code))
+
+    def _prepare(self) -> local.StartError | None:
+        """Give the processes their places on this machine, or say why that cannot be."""
+        try:
+            self._specs, _ = local.prepare(self._specs, self._environ)
+        except ConfigError as error:
+            return local.StartError(str(error), WRONG_USE)
+        return None
 
     def _start(self, place: int, spec: ProcessSpec) -> int:
         pipes = self._display.open(place) if self._labelled else None
