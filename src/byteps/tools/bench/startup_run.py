@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,8 +15,8 @@ from byteps.tools.bench.series import Sample
 __all__ = ["ALONE", "PEERS", "measure"]
 
 LIMIT_S = 600.0
-# CLOCK_MONOTONIC is one clock for all processes of a machine.
-_DONE = "import time; print('FIRST', time.monotonic(), flush=True)"
+# CLOCK_MONOTONIC is one clock for all processes of a machine. One write: ranks under torchrun share a pipe.
+_DONE = "import os, time; os.write(1, f'FIRST {time.monotonic()}\\n'.encode())"
 _IMPORT = {"numpy": "import numpy as np", "torch": "import torch, torch.distributed"}
 _SUM = {
     "numpy": "import byteps as bps; bps.init(); x = np.ones(1, 'float32')\n"
@@ -71,7 +72,7 @@ def _run(commands: Sequence[Sequence[str]], ranks: int) -> Sample:
             out, err = process.communicate(timeout=max(1.0, began + LIMIT_S - time.monotonic()))
             if process.returncode:
                 raise BytePSError(f"bench startup: {process.args!r} failed: {(err or out)[-2000:]}")
-            marks += [float(line.split()[-1]) for line in out.splitlines() if "FIRST" in line]
+            marks += [float(found) for found in re.findall(r"FIRST ([0-9.]+)", out)]
     except subprocess.TimeoutExpired:
         raise BytePSError(f"bench startup: {commands[0]!r} did not end within {LIMIT_S:g} s") from None
     finally:
