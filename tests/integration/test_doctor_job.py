@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -11,6 +12,14 @@ from typing import Any
 
 import pytest
 from launch_job import Job, bpslaunch, run
+
+from byteps.config import load
+from byteps.control.channel import Channel
+from byteps.control.connection import credentials_of, open_socket
+from byteps.control.handshake import ClientHandshake
+from byteps.control.hello import job_number
+from byteps.control.messages import Barrier
+from byteps.scheduler import observers
 
 BPS = (sys.executable, "-m", "byteps.tools.cli")
 
@@ -76,6 +85,7 @@ def test_a_running_job_from_outside() -> None:
                 assert status == 0
                 assert found["job"]["text"] == "epoch 1: 2 workers, 1 servers"
                 assert found["versions"]["mark"] == "ok" and "(4 compared)" in found["clocks"]["text"]
+                asyncio.run(_rude(port, secret))  # the job does not mind
                 for wrong in ({}, {**secret, "BYTEPS_JOB_SECRET": "guess"}, {**secret, "BYTEPS_JOB_ID": "x"}):
                     status, found = doctor(**place, **wrong)
                     assert status == 1 and found["scheduler"]["mark"] == "fail"
@@ -85,6 +95,19 @@ def test_a_running_job_from_outside() -> None:
                     job.end()
         server.end()
         scheduler.end()
+
+
+async def _rude(port: int, secret: dict[str, str]) -> None:
+    """An observer that says what only a worker may say is sent away."""
+    config = load(secret)
+    credentials = credentials_of(config)
+    handshake = ClientHandshake(credentials.job_id, credentials.secret, observers.CHANNEL, observers.ROLE)
+    sock = await open_socket("127.0.0.1", port, handshake)
+    channel = await Channel.over(sock, job_number(config.job_id), "the scheduler")
+    channel.send(Barrier(1))
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(channel.receive(), 10)
+    channel.close()
 
 
 def _wait_for(place: dict[str, str], secret: dict[str, str], text: str) -> None:
