@@ -99,3 +99,15 @@ def test_local_sizes_and_gradients_beside_gloo_and_memory(tmp_path: Path) -> Non
     assert "gradients of resnet50, in the arena" in done.stdout
     assert _has_plot(tmp_path / "local.png")
     assert _has_plot(tmp_path / "local-gradients.png")
+
+
+def test_start_up(tmp_path: Path) -> None:
+    arguments = ("--framework", "numpy", "--ranks", "2", "--output", str(tmp_path))
+    done = _run("startup", *arguments)
+    assert done.returncode == 0, done.stderr
+    document = _read(tmp_path / "startup.json")
+    series = {one["peer"]: one for one in document["series"]}
+    # torchrun is measured with PyTorch only
+    assert series.keys() == {"python x1", "import byteps", "python", "imports", "byteps", "byteps+server"}
+    assert all(len(one["samples_s"]) == len(one["samples_cpu_s"]) == 2 for one in series.values())
+    assert len(document["goals"]) == 3 and "import byteps beyond python -c pass" in done.stdout

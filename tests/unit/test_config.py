@@ -100,6 +100,8 @@ CASES = {
     "PS_HEARTBEAT_TIMEOUT": Case("heartbeat_timeout_s", 10.0, "3", 3.0, "-3"),
     "BYTEPS_LISTEN_FD": Case("listen_fd", None, "5", 5, "stdin"),
     "BYTEPS_STARTER_FD": Case("starter_fd", None, "6", 6, "2"),
+    "BYTEPS_BLAME": Case("blame", "", "7:1234", "7:1234", "a b"),
+    "BYTEPS_UNBOUND_CPUS": Case("unbound_cpus", (), "0-2,8", (0, 1, 2, 8), "all"),
     "BYTEPS_TEST_SEED": Case("test_seed", None, "42", 42, "random"),
 }
 
@@ -181,20 +183,13 @@ def test_status_of_every_variable() -> None:
     }
     assert by_status == {
         NOT_YET: [
-            "cpu_blacklist",
-            "enable_gdb",
             "enable_rdma",
             "min_compress_bytes",
-            "multithreaded_cpu",
-            "numa_default_quota",
-            "numa_on",
-            "numa_root_quota",
             "threadpool_size",
             "trace_dir",
             "trace_end_step",
             "trace_on",
             "trace_start_step",
-            "visible_cpu_cores",
         ],
         ACCEPTED: [
             "nccl_group_size",
@@ -203,7 +198,7 @@ def test_status_of_every_variable() -> None:
             "pcie_switch_size",
             "reduce_roots",
         ],
-        PRIVATE: ["listen_fd", "starter_fd", "test_seed"],
+        PRIVATE: ["blame", "listen_fd", "starter_fd", "test_seed", "unbound_cpus"],
     }
     assert {v.status for v in VARIABLES.values()} == {IN_FORCE, NOT_YET, ACCEPTED, PRIVATE}
 

@@ -182,10 +182,10 @@ def test_the_old_spelling_is_accepted() -> None:
 
 
 def test_not_yet_in_force_is_said_in_one_sentence() -> None:
-    environ = {"BYTEPS_TRACE_ON": "1", "BYTEPS_NUMA_DEFAULT_QUOTA": "2", "BYTEPS_PARTITION_BYTES": "64"}
+    environ = {"BYTEPS_TRACE_ON": "1", "BYTEPS_TRACE_DIR": "/t", "BYTEPS_PARTITION_BYTES": "64"}
     (text,) = load(environ).warnings
     assert text == (
-        "not yet in force in this version, so without effect: BYTEPS_NUMA_DEFAULT_QUOTA=2, BYTEPS_TRACE_ON=1"
+        "not yet in force in this version, so without effect: BYTEPS_TRACE_ON=1, BYTEPS_TRACE_DIR=/t"
     )
 
 

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from byteps.launcher import supervise
 from byteps.launcher.ending import (
     Abandoned,
     Ended,
@@ -25,7 +26,7 @@ from byteps.launcher.ending import (
 
 NAMES = ("scheduler", "server 0", "worker 0", "worker 1")
 SCHEDULER, SERVER, WORKER_0, WORKER_1 = range(4)
-TIMES = Times(drain_s=10, leave_s=2, stop_s=3, kill_s=1, repeat_s=0.5)
+TIMES = Times(drain_s=10, leave_s=2, stop_s=3, term_s=3, kill_s=1, repeat_s=0.5)
 TERM, KILL, INT = signal.SIGTERM, signal.SIGKILL, signal.SIGINT
 
 
@@ -84,6 +85,19 @@ def test_the_first_failure_counts(first: int) -> None:
     assert job.reasons == [f"{NAMES[first]} exited with code 7; the others have 2 s to end by themselves"]
     job.at(2, *(Ended(other, 1) for other in range(4) if other != first))
     assert (job.state.phase, job.code, job.state.first) == (Phase.DONE, 7, (first, 7))
+
+
+def test_who_blames_another_does_not_count_when_the_cause_ends_later() -> None:
+    job = Job().at(1, Ended(SERVER, 1, blames=True), Ended(WORKER_0, 1, blames=True))
+    assert job.code == 1
+    job.at(2, Ended(WORKER_1, 7), Ended(SCHEDULER, 9))
+    assert (job.state.phase, job.code, job.state.first) == (Phase.DONE, 7, (WORKER_1, 7))
+
+
+def test_who_blames_another_counts_when_nobody_else_failed() -> None:
+    job = Job().at(1, Ended(WORKER_0, 5, blames=True), Ended(WORKER_1, 0)).at(3, Tick())
+    job.at(3, Ended(SERVER, 143), Ended(SCHEDULER, 143))  # by our signal
+    assert (job.state.phase, job.code) == (Phase.DONE, 5)
 
 
 def test_a_worker_that_ends_with_0_early_is_no_reason_to_end() -> None:
@@ -186,6 +200,12 @@ def test_no_phase_lasts_for_ever(phase: Phase) -> None:
         if job.state.deadline is not None:
             job.at(job.state.deadline, Tick())
     assert job.state.phase is Phase.DONE
+
+
+def test_3_s_are_enough_for_every_end() -> None:
+    times = Times()
+    assert max(times.drain_s, times.leave_s) + times.term_s + supervise.SWEEP_S <= 3
+    assert times.stop_s + supervise.SWEEP_S <= 3
 
 
 def test_how_a_code_reads() -> None:

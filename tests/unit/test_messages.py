@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from byteps.control.messages import (
+    Ask,
     Barrier,
     BarrierDone,
     Conflict,
@@ -21,9 +22,11 @@ from byteps.control.messages import (
     Member,
     Message,
     Placed,
+    Presence,
     Register,
     Retire,
     Shutdown,
+    Status,
     TensorSpec,
     View,
     Waiting,
@@ -54,6 +57,10 @@ EVERY: list[Message] = [
     Departed(1),
     Retire([1, 2]),
     Shutdown(),
+    Ask(3),
+    Status(
+        3, "s", "0.1.0", 1.5, "running", "epoch 1", [Presence("server", 0, "c", "::1", 9, 7, "0.1.0", None)]
+    ),
 ]
 
 

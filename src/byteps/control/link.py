@@ -200,4 +200,5 @@ def registration(config: Config, role: str, *, address: str = "", port: int = 0,
         shards=shards,
         pid=os.getpid(),
         agreed=agreed,
+        clock_s=time.time(),
     )

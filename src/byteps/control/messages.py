@@ -6,6 +6,7 @@ decodes is also safe to work with. Unknown tags, missing fields and wrong types 
     member -> scheduler     Register  Declare  Barrier  Leave  Lost (an accusation: "I cannot reach it")
     scheduler -> member     Waiting  View  Declared  Conflict  BarrierDone  Departed  Failed  Lost
     scheduler -> servers    Retire  Shutdown
+    observer <-> scheduler  Ask, answered with a Status: on a connection of its own, by whoever has the secret
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Register(Struct, frozen=True, tag="register"):
     shards: Count
     pid: int
     agreed: dict[str, str]
+    clock_s: float = 0.0  # its clock as it sends this, seconds since the epoch; 0: it did not say
 
 
 class View(Struct, frozen=True, tag="view"):
@@ -181,6 +183,37 @@ class Shutdown(Struct, frozen=True, tag="shutdown"):
     """All workers are done: exit with status 0."""
 
 
+class Ask(Struct, frozen=True, tag="ask"):
+    """Where does the job stand?"""
+
+    id: int
+
+
+class Presence(Struct, frozen=True):
+    """One process that is connected, as the scheduler knows it."""
+
+    role: Role
+    rank: int  # -1: it has none yet
+    host: Text
+    address: Text
+    port: Port
+    pid: int
+    version: Text  # of the package
+    clock_ahead_s: float | None  # of the scheduler's, when it registered; late by one way of a message
+
+
+class Status(Struct, frozen=True, tag="status"):
+    """The answer: the scheduler itself, the job in one line, and everybody who is connected."""
+
+    id: int
+    host: Text
+    version: Text
+    clock_s: float
+    phase: Text
+    text: Text
+    members: list[Presence]
+
+
 # A typing.Union and not "|": msgspec reads the tags out of it at import.
 Message = Union[  # noqa: UP007
     Register,
@@ -197,6 +230,8 @@ Message = Union[  # noqa: UP007
     Departed,
     Retire,
     Shutdown,
+    Ask,
+    Status,
 ]
 
 _encoder = msgspec.msgpack.Encoder()

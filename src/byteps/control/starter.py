@@ -11,9 +11,26 @@ import asyncio
 import os
 from collections.abc import Callable
 
-__all__ = ["MAX_WORDS_BYTES", "tell", "watch"]
+from byteps.config import Config, load
+
+__all__ = ["MAX_WORDS_BYTES", "settings", "tell", "watch"]
 
 MAX_WORDS_BYTES = 4_096  # fits into the socket's buffer, so that telling never blocks
+
+
+def settings() -> Config:
+    """The settings of a scheduler or server, after it has left the cores of the rank that started it.
+
+    It serves all ranks, and how many threads it starts depends on its cores.
+    """
+    config = load()
+    if not config.unbound_cpus:
+        return config
+    try:
+        os.sched_setaffinity(0, config.unbound_cpus)
+    except OSError:  # somebody has taken these processors away since
+        pass
+    return load()
 
 
 def tell(fd: int | None, words: str) -> None:

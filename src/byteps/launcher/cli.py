@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of ``bpslaunch``. Everything from the first word that is not an option on is the command."""
     parser = argparse.ArgumentParser(
         prog="bpslaunch",
-        usage="bpslaunch [-n N] [--workers W] [--servers M] [--dry-run] [COMMAND ...]",
+        usage="bpslaunch [-n N] [--workers W] [--servers M] [--log-dir DIR] [--dry-run] [COMMAND ...]",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -70,6 +70,17 @@ def build_parser() -> argparse.ArgumentParser:
         help="with M servers (default: 1 if there is more than one worker machine, else none)",
     )
     parser.add_argument(
+        "--log-dir",
+        metavar="DIR",
+        help="write the output of every process to a file of its own there, too: rank-0.log, server-1.log",
+    )
+    parser.add_argument(
+        "--grace",
+        type=float,
+        metavar="S",
+        help="after a signal, ranks may clean up for S seconds before they are killed (default: 2.5)",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="print every process with its environment and start nothing"
     )
     parser.add_argument(
@@ -92,7 +103,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     options = Options(tuple(command), args.workers, args.servers, args.nproc)
     try:  # once with what is not known yet, so that a mistake is found before anything is opened or started
+        if args.grace is not None and not 0 <= args.grace < 1e6:
+            raise ConfigError(f"--grace {args.grace:g}: expected a number of seconds")
         outline = plan(options, os.environ, replace(UNKNOWN, python=sys.executable))
+        outline = _on_this_machine(outline)
     except ConfigError as error:
         for line in str(error).splitlines():
             print(f"bpslaunch: error: {line}", file=sys.stderr)
@@ -103,7 +117,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bpslaunch: {outline.note}", file=sys.stderr)
     if not outline.processes:
         return 0
-    return _in_process(outline.processes[0].role) if outline.in_process else _launch(options)
+    if outline.in_process and args.log_dir is None:
+        return _in_process(outline.processes[0].role)
+    return _launch(options, args.log_dir, args.grace)
+
+
+def _on_this_machine(outline: Plan) -> Plan:
+    """The plan with what only this machine decides: cores, and the debugger."""
+    from dataclasses import replace
+
+    from byteps.launcher import local
+
+    processes, note = local.prepare(outline.processes, os.environ)
+    return replace(outline, processes=processes, note="\n".join(filter(None, (outline.note, note))))
 
 
 def _dry_run(outline: Plan) -> int:
@@ -127,13 +153,18 @@ def _in_process(role: str) -> int:
     return 0
 
 
-def _launch(options: Options) -> int:
+def _launch(options: Options, log_dir: str | None, grace_s: float | None) -> int:
     from dataclasses import replace
+    from pathlib import Path
 
+    from byteps.errors import ConfigError
     from byteps.launcher import guard, local, supervise
+    from byteps.launcher.ending import Times
+    from byteps.launcher.log_files import LogFiles
     from byteps.launcher.plan import plan
 
     local.open_standard_fds()
+    times = Times() if grace_s is None else Times(stop_s=grace_s)
     stdin = local.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
 
     def job(front_gone: int) -> int:
@@ -141,10 +172,18 @@ def _launch(options: Options) -> int:
         with local.reserve() as master:  # for as long as the job runs: its program may ask for the port late
             facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
             processes = plan(options, os.environ, facts).processes
+            try:
+                labels = [spec.label for spec in processes]
+                logs = None if log_dir is None else LogFiles(Path(log_dir), labels)
+            except ConfigError as error:
+                print(f"bpslaunch: error: {error}", file=sys.stderr)
+                return 2
             if local.listen(listener, processes):
                 listener.detach()  # another process's from now on
             else:
                 listener.close()
-            return supervise.run(processes, os.environ, stdin=stdin, front_gone=front_gone)
+            return supervise.run(
+                processes, os.environ, stdin=stdin, front_gone=front_gone, times=times, logs=logs
+            )
 
     return guard.guarded(job)

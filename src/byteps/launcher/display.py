@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from byteps.launcher.log_files import LogFiles
 from byteps.launcher.output import TAIL_LINES, Screen, Style
 from byteps.launcher.sink import Sink
 
@@ -46,8 +47,10 @@ class Display:
         environ: Mapping[str, str],
         selector: selectors.BaseSelector,
         on_hang_up: Callable[[], None],
+        logs: LogFiles | None = None,
     ) -> None:
         """``order`` as in ``Screen``; ``on_hang_up`` is called when nobody reads standard output."""
+        self._logs = logs
         self._selector = selector
         self._on_hang_up = on_hang_up
         self._channels: list[_Channel] = []
@@ -105,6 +108,8 @@ class Display:
         except BlockingIOError:
             return False
         if data:
+            if self._logs is not None:
+                self._logs.write(channel.process, data)
             self._write(channel.to, channel.to.screen.feed(channel.process, data))
             return True
         self._close(channel)

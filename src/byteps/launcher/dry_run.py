@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 from byteps.config import VARIABLES
 from byteps.launcher.plan import Plan, ProcessSpec
+from byteps.launcher.topology import cpu_text
 
 _OURS = ("BYTEPS_", "DMLC_", "PS_")
 
 
 def describe(plan: Plan, inherited: Mapping[str, str]) -> str:
     """What ``bpslaunch --dry-run`` prints. Values the launcher sets and values it passes on; no secrets."""
-    parts = [f"# {plan.note}"] if plan.note else []
+    parts = [f"# {line}" for line in plan.note.splitlines()]
     if plan.in_process:
         parts.append("# in the launcher's own process")
     parts += [_process(spec, inherited) for spec in plan.processes]
@@ -26,6 +27,9 @@ def _process(spec: ProcessSpec, inherited: Mapping[str, str]) -> str:
         name for name in environment if name in spec.env or name in VARIABLES or name.startswith(_OURS)
     )
     lines = [f"[{spec.label}] {shlex.join(spec.argv)}"]
+    if spec.cpus:
+        memory = "" if spec.memory_node is None else f", memory of node {spec.memory_node}"
+        lines.append(f"    # on processors {cpu_text(spec.cpus)}{memory}")
     lines += [f"    {name}={_value(name, environment[name])}" for name in shown]
     return "\n".join(lines)
 

@@ -16,7 +16,8 @@ A job passes through these phases, only downwards. Every phase but the first has
     DONE          nobody runs                           nobody
 
 The code of the job is that of the first process that failed while RUNNING or DRAINING: what ends later ends
-because of it, or because of us. After a signal n it is 128+n, unless every worker chose to end with 0.
+because of it, or because of us. Unless that one blames another: then it is the next one that does not, until
+we send a signal. After a signal n it is 128+n, unless every worker chose to end with 0.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ class Phase(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Times:
-    """How long each phase may last, in seconds."""
+    """How long each phase may last, in seconds. Whatever ends a job, after 3 s nothing of it is left."""
 
-    drain_s: float = 10.0
-    leave_s: float = 2.5  # a lost peer is noticed within 2 s
-    stop_s: float = 3.0
+    drain_s: float = 2.0
+    leave_s: float = 2.0  # a lost peer is noticed and named within this
+    stop_s: float = 2.5  # after a signal: the user's program may write what it must keep
+    term_s: float = 0.6  # after one of the first two
     kill_s: float = 2.0
     repeat_s: float = 0.5  # signals this close are one wish: some programs signal a process, then its group
 
@@ -63,6 +65,7 @@ class State:
     workers: frozenset[int]
     deadline: float | None = None
     first: tuple[int, int] | None = None  # process and code of the failure that counts
+    first_blames: bool = False  # it failed because another one did
     signal: int = 0  # the signal that ended the job
     signal_at: float = 0.0
     worker_failed: bool = False
@@ -70,10 +73,11 @@ class State:
 
 @dataclass(frozen=True)
 class Ended:
-    """A process ended; ``code`` as a shell counts it: 128+n for signal n."""
+    """A process ended; ``code`` as a shell counts it: 128+n for signal n. ``blames``: of a peer's failure."""
 
     process: int
     code: int
+    blames: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,12 @@ def _ended(now: float, state: State, event: Ended, times: Times) -> Step:
     running = state.running - {event.process}
     is_worker = event.process in state.workers
     failed = event.code != 0 and state.phase <= Phase.DRAINING
+    cause = event.code != 0 and state.phase is Phase.LEAVING and state.first_blames and not event.blames
     state = replace(
         state,
         running=running,
-        first=(event.process, event.code) if failed else state.first,
+        first=(event.process, event.code) if failed or cause else state.first,
+        first_blames=event.blames if failed or cause else state.first_blames,
         worker_failed=state.worker_failed or (is_worker and event.code != 0),
     )
     if not running:
@@ -207,7 +213,8 @@ def _tick(now: float, state: State, times: Times) -> Step:
     if state.phase is Phase.KILLING:
         reason = f"the kernel holds {_still(state)}, not even SIGKILL ends it"
         return replace(state, phase=Phase.DONE, deadline=None), None, reason
-    return _kill(now, state, times, f"killing {_still(state)}: it did not end within {times.stop_s:g} s")
+    given_s = times.term_s if state.phase is Phase.TERMINATING else times.stop_s
+    return _kill(now, state, times, f"killing {_still(state)}: it did not end within {given_s:g} s")
 
 
 def _still(state: State) -> str:
@@ -217,7 +224,7 @@ def _still(state: State) -> str:
 def _stop(now: float, state: State, times: Times, reason: str) -> Step:
     if not state.running:
         return replace(state, phase=Phase.DONE, deadline=None), None, reason
-    state = replace(state, phase=Phase.TERMINATING, deadline=now + times.stop_s)
+    state = replace(state, phase=Phase.TERMINATING, deadline=now + times.term_s)
     return state, Send(signal.SIGTERM, state.running), reason
 
 

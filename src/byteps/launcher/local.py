@@ -8,12 +8,18 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from byteps.config import VARIABLES, load
+from byteps.launcher import binding, gdb, topology
+from byteps.launcher.memory_policy import prefer
 from byteps.launcher.plan import LOOPBACK, Facts, ProcessSpec
 from byteps.launcher.reap import die_with
 
-__all__ = ["StartError", "bind", "facts", "listen", "open_standard_fds", "reserve", "start", "stdin_is_ours"]
+__all__ = ["StartError", "bind", "facts", "listen", "open_standard_fds", "prepare", "reserve"]
+__all__ += ["start", "stdin_is_ours"]
+
+LAUNCHER_VARIABLES = frozenset(name for name, row in VARIABLES.items() if row.group == "Launcher")
 
 COMMAND_NOT_EXECUTABLE = 126  # as a shell says it
 COMMAND_NOT_FOUND = 127
@@ -25,6 +31,19 @@ class StartError(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+def prepare(specs: Sequence[ProcessSpec], environ: Mapping[str, str]) -> tuple[tuple[ProcessSpec, ...], str]:
+    """The processes of a plan as this machine runs them, and how: on which cores, and under gdb if asked for.
+
+    The supervisor does this by itself before it starts them; a dry run does it to show the result.
+    ConfigError when the settings ask for cores or programs that are not here.
+    """
+    config = load({name: environ[name] for name in LAUNCHER_VARIABLES if name in environ})
+    placed, note = binding.apply(specs, config, topology.read(), environ)
+    if config.enable_gdb:
+        placed = [gdb.wrapped(spec, environ) if spec.role == "worker" else spec for spec in placed]
+    return tuple(placed), note
 
 
 def bind() -> socket.socket:
@@ -110,12 +129,21 @@ def start(
             stderr=err,
             pass_fds=spec.fds,
             start_new_session=True,  # its whole group can be signalled, and Ctrl-C does not reach it twice
-            preexec_fn=lambda: die_with(parent),
+            preexec_fn=lambda: _settle(spec, parent),
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise _start_error(spec, error) from None
     process.returncode = 0  # it is collected by pid, together with orphans; this object must not wait for it
     return process.pid
+
+
+def _settle(spec: ProcessSpec, parent: int) -> None:
+    """In the new process, before its program runs: die with us, and take the place that was planned."""
+    die_with(parent)
+    if spec.cpus:
+        os.sched_setaffinity(0, spec.cpus)
+    if spec.memory_node is not None:
+        prefer(spec.memory_node)
 
 
 def _start_error(spec: ProcessSpec, error: Exception) -> StartError:

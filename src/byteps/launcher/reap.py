@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-__all__ = ["become_subreaper", "descendants", "die_with", "reap_orphans", "shell_code", "sweep"]
+__all__ = ["become_subreaper", "descendants", "die_with", "groups", "reap_orphans", "shell_code", "sweep"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -63,6 +63,17 @@ def descendants(root: int) -> list[int]:
     for process in found:  # grows while it is walked
         found += children.get(process, ())
     return found
+
+
+def groups(processes: Collection[int]) -> list[int]:
+    """The process groups of these processes; those that have ended have none."""
+    found = set()
+    for process in processes:
+        try:
+            found.add(os.getpgid(process))
+        except ProcessLookupError:
+            continue
+    return sorted(found)
 
 
 def reap_orphans(known: Collection[int]) -> None:

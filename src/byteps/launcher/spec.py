@@ -47,6 +47,9 @@ class ProcessSpec:
     drop: frozenset[str] = frozenset()  # names it does not inherit from there
     stdin: bool = False  # whether it gets the launcher's standard input; the others read nothing
     fds: tuple[int, ...] = ()  # handed over: inherited by this process and closed in the launcher
+    cpus: tuple[int, ...] = ()  # the processors it is bound to; none: as the launcher
+    memory_node: int | None = None  # the NUMA node that its memory should come from
+    debugged: bool = False  # runs under gdb: signals are for the command, not for gdb
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Everything the process sees, given the launcher's environment."""

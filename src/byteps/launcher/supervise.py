@@ -12,16 +12,21 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from byteps.control import blame
+from byteps.errors import ConfigError
 from byteps.launcher import ending, local, reap
 from byteps.launcher.display import Display
 from byteps.launcher.ending import Phase
 from byteps.launcher.guard import PASSED_ON, heeded
+from byteps.launcher.log_files import LogFiles
 from byteps.launcher.plan import ProcessSpec
 
-__all__ = ["run"]
+__all__ = ["SWEEP_S", "run"]
 
-_SWEEP_S = 1.0
+WRONG_USE = 2
+SWEEP_S = 0.3  # what a process leaves behind may take this long to clean up after it
 
 
 def run(
@@ -31,14 +36,16 @@ def run(
     stdin: bool = True,
     front_gone: int | None = None,
     times: ending.Times | None = None,
+    logs: LogFiles | None = None,
 ) -> int:
     """Start the processes, wait for their end, and return the exit code of the job.
 
-    The output of a single process is left alone; that of several is labelled. ``front_gone`` becomes readable
+    The output of a single process is left alone unless it is logged; that of several is labelled.
+    ``logs`` gets all of it, one file for each of ``specs``. ``front_gone`` becomes readable
     when everything must be killed. It takes over the signals and all children of this process, which should
     do nothing else and must have one thread (see ``guard.guarded``).
     """
-    return _Supervisor(specs, environ, stdin, front_gone, times or ending.Times()).run()
+    return _Supervisor(specs, environ, stdin, front_gone, times or ending.Times(), logs).run()
 
 
 class _Supervisor:
@@ -49,24 +56,27 @@ class _Supervisor:
         stdin: bool,
         front_gone: int | None,
         times: ending.Times,
+        logs: LogFiles | None,
     ) -> None:
         self._specs = specs
         self._environ = environ
         self._stdin = stdin
         self._times = times
-        self._labelled = len(specs) > 1
+        self._logs = logs
+        self._labelled = len(specs) > 1 or logs is not None
         self._begun = time.monotonic()
         self._names = [spec.label for spec in specs]
         self._workers = [place for place, spec in enumerate(specs) if spec.role == "worker"]
         self._state = ending.begin(self._names, self._workers, ())
         self._pids: dict[int, int] = {}  # of running processes
         self._pidfds: dict[int, int] = {}
+        self._blames: dict[int, int] = {}  # pipes on which processes say that they fail because of another
         self._failed: dict[int, int] = {}  # codes other than 0, in the order of the ends
         self._not_started = False
         self._alone = False  # whoever started this job is gone
         self._selector = selectors.DefaultSelector()
         order = sorted(range(len(specs)), key=lambda place: (specs[place].role != "worker", place))
-        self._display = Display(self._names, order, environ, self._selector, self._hung_up)
+        self._display = Display(self._names, order, environ, self._selector, self._hung_up, logs)
         if front_gone is not None:
             self._selector.register(front_gone, selectors.EVENT_READ, lambda: self._abandoned(front_gone))
 
@@ -82,7 +92,7 @@ class _Supervisor:
             for key, _ in self._selector.select(timeout):
                 key.data()
             self._handle(ending.Tick())
-        left = reap.sweep(_SWEEP_S)
+        left = reap.sweep(SWEEP_S)
         if self._alone:
             return 1  # to no one; waiting for a reader of the output would leave this process behind
         self._display.drain()
@@ -95,8 +105,10 @@ class _Supervisor:
         return ending.exit_code(self._state)
 
     def _start_all(self) -> None:
-        error: local.StartError | None = None
+        error = self._prepare()
         for place, spec in enumerate(self._specs):
+            if error is not None:
+                break
             try:
                 self._pids[place] = self._start(place, spec)
             except local.StartError as failure:
@@ -109,9 +121,20 @@ class _Supervisor:
             self._display.note(str(error))
             self._handle(ending.NotStarted(len(self._pids), error.code))
 
+    def _prepare(self) -> local.StartError | None:
+        """Give the processes their places on this machine, or say why that cannot be."""
+        try:
+            self._specs, _ = local.prepare(self._specs, self._environ)
+        except ConfigError as error:
+            return local.StartError(str(error), WRONG_USE)
+        return None
+
     def _start(self, place: int, spec: ProcessSpec) -> int:
         pipes = self._display.open(place) if self._labelled else None
         out, err = pipes or (None, None)
+        self._blames[place], told = os.pipe()
+        env = {**spec.env, "BYTEPS_BLAME": blame.describe(told)}
+        spec = replace(spec, env=env, fds=(*spec.fds, told))
         try:
             return local.start(spec, self._environ, stdin=self._stdin, out=out, err=err)
         finally:
@@ -135,13 +158,20 @@ class _Supervisor:
             self._display.repeat(place, self._names[place])
             also = [f"{self._names[k]} {ending.how(self._failed[k])}" for k in self._failed if k != place]
             after = f"; after it, {', '.join(also)}" if also else ""
-            self._display.note(f"failed after {elapsed}: {self._names[place]} {end}{after}")
+            self._display.note(f"failed after {elapsed}: {self._names[place]} {end}{after}{self._where()}")
         elif state.signal:
-            self._display.note(f"ended by {signal.Signals(state.signal).name} after {elapsed}")
+            name = signal.Signals(state.signal).name
+            self._display.note(f"ended by {name} after {elapsed}{self._where()}")
         elif self._labelled:
             roles = Counter(spec.role for spec in self._specs)
             members = ", ".join(f"{n} {role}{'s' * (n > 1)}" for role, n in roles.items())
-            self._display.note(f"done in {elapsed}: {members}")
+            self._display.note(f"done in {elapsed}: {members}{self._where()}")
+
+    def _where(self) -> str:
+        """Where the output is kept."""
+        if self._logs is None:
+            return ""
+        return f"; logs in {self._logs.folder}" + (f" ({self._logs.error})" if self._logs.error else "")
 
     # ---- events
 
@@ -155,10 +185,18 @@ class _Supervisor:
 
     def _signal(self, number: int, places: Iterable[int]) -> None:
         for place in places:
-            try:
-                os.killpg(self._pids[place], number)
-            except (ProcessLookupError, PermissionError):  # it has just ended, or changed its user
-                pass
+            for group in self._groups(place, number):
+                try:
+                    os.killpg(group, number)
+                except (ProcessLookupError, PermissionError):  # it has just ended, or changed its user
+                    pass
+
+    def _groups(self, place: int, number: int) -> list[int]:
+        """The process groups that a signal is for. gdb takes most signals for orders to itself."""
+        own = self._pids[place]
+        if not self._specs[place].debugged or number in (signal.SIGKILL, signal.SIGCONT):
+            return [own]
+        return reap.groups(reap.descendants(own)) or [own]
 
     def _collect(self, place: int) -> None:
         process, status = os.waitpid(self._pids[place], os.WNOHANG)
@@ -172,7 +210,9 @@ class _Supervisor:
         code = reap.shell_code(status)
         if code and self._state.phase < Phase.TERMINATING:  # later it is our doing
             self._failed[place] = code
-        self._handle(ending.Ended(place, code))
+        blames = self._blames.pop(place)
+        self._handle(ending.Ended(place, code, blame.is_told(blames)))
+        os.close(blames)
 
     def _take_signals(self) -> None:
         """Turn signals into bytes on a descriptor of the selector; those that waited are not lost."""

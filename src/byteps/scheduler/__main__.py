@@ -7,8 +7,8 @@ import errno
 import socket
 import sys
 
-from byteps.config import Config, load
-from byteps.control import starter
+from byteps.config import Config
+from byteps.control import blame, starter
 from byteps.control.address import BACKLOG, is_loopback, listen
 from byteps.control.channel import show_wire
 from byteps.errors import BytePSError
@@ -37,7 +37,7 @@ def main() -> int:
     """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
     line = None  # to the rank that started us
     try:
-        config = load()
+        config = starter.settings()
         line = config.starter_fd
         logging.setup(config, "scheduler")
         config.require_distributed()
@@ -48,6 +48,8 @@ def main() -> int:
                 "no job secret is set, so anybody who reaches this port can join; set BYTEPS_JOB_SECRET"
             )
         end = asyncio.run(Scheduler(config, sock).run())
+        if end.error == "PeerLostError":
+            blame.another(config.blame)
         code, reason = end.code, f"{end.error + ': ' if end.error else ''}{end.text}"
     except (BytePSError, OSError) as error:
         code, reason = 1, f"{type(error).__name__}: {error}"

@@ -34,11 +34,12 @@ from byteps.control.messages import (
     Message,
     Register,
     Retire,
+    Status,
     Waiting,
 )
 from byteps.errors import ProtocolError
 from byteps.observe.logging import logger
-from byteps.scheduler import membership
+from byteps.scheduler import membership, observers
 from byteps.scheduler.barriers import Barriers
 from byteps.scheduler.declarations import Declarations
 from byteps.scheduler.events import (
@@ -79,6 +80,8 @@ class Scheduler:
         self._numbers = itertools.count(1)
         self._channels: dict[int, Channel] = {}  # by seat
         self._readers: set[asyncio.Task[None]] = set()
+        self._observers: set[asyncio.Task[None]] = set()
+        self._arrivals: dict[int, observers.Arrival] = {}  # by seat
         self._lobby = Lobby()
         self._progress = Progress()
         self._told, self._told_at = "", 0.0
@@ -104,6 +107,8 @@ class Scheduler:
             return await asyncio.shield(self._ended)
         finally:
             accepting.cancel()
+            for task in self._observers:
+                task.cancel()
             if self._readers:
                 await asyncio.wait(self._readers, timeout=FAREWELL_S)
             self._loop.remove_reader(self._liveness.fileno())
@@ -122,6 +127,8 @@ class Scheduler:
     # Connections
 
     def _admit(self, hello: Hello, epoch: int) -> str:
+        if hello.channel == observers.CHANNEL:
+            return observers.refusal(hello, len(self._observers))
         if hello.channel not in ("control", "beat"):
             return f"a {hello.channel!r} connection does not belong to the scheduler"
         return "" if hello.role in ("worker", "server") else f"role {hello.role!r} is unknown"
@@ -129,6 +136,11 @@ class Scheduler:
     def _welcome(self, sock: socket.socket, hello: Hello, epoch: int) -> None:
         if hello.channel == "beat":
             self._lobby.arrive(hello.instance, sock)
+            return
+        if hello.channel == observers.CHANNEL:
+            answering = asyncio.ensure_future(observers.answer(sock, self._job, self._status))
+            self._observers.add(answering)
+            answering.add_done_callback(self._observers.discard)
             return
         task = asyncio.ensure_future(self._serve(sock, hello))
         self._readers.add(task)
@@ -146,6 +158,7 @@ class Scheduler:
             beat = await self._lobby.fetch(hello.instance)
             self._channels[seat] = channel
             self._liveness.add(beat.detach(), seat)
+            self._arrivals[seat] = observers.arrival(hello, register, time.time())
             self._apply(Registered(seat, hello.instance, register))
             while True:
                 self._handle(seat, await channel.receive(), hello.instance)
@@ -159,7 +172,11 @@ class Scheduler:
         finally:
             self._drop_beat(seat)
             self._channels.pop(seat, None)
+            self._arrivals.pop(seat, None)
             channel.close()
+
+    def _status(self, number: int) -> Status:
+        return observers.status(number, self._state, membership.status(self._state), self._arrivals)
 
     def _drop_beat(self, seat: int) -> None:
         if seat in self._channels:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from byteps.config import load
-from byteps.control import starter
+from byteps.control import blame, starter
 from byteps.control.channel import show_wire
-from byteps.errors import BytePSError
+from byteps.errors import BytePSError, PeerLostError
 from byteps.observe import logging
 from byteps.server.service import Interrupted, Server
 
@@ -17,7 +16,7 @@ def main() -> int:
     """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
     line = None  # to the rank that started us
     try:
-        config = load()
+        config = starter.settings()
         line = config.starter_fd
         logging.setup(config, "server")
         config.require_distributed()
@@ -26,6 +25,8 @@ def main() -> int:
     except (BytePSError, OSError) as error:
         reason = f"{type(error).__name__}: {error}"
         starter.tell(line, reason)
+        if isinstance(error, PeerLostError):
+            blame.another(config.blame)
         print(f"byteps server: {reason}", file=sys.stderr)
         return error.code if isinstance(error, Interrupted) else 1
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["memory_between_ranks"]
+__all__ = ["a_child_can_read_us", "memory_between_ranks"]
 
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _READABLE, _REFUSED = 0, 3
@@ -13,7 +13,7 @@ _READABLE, _REFUSED = 0, 3
 
 def memory_between_ranks() -> str:
     """How tensors outside the arena come from one rank of a machine to another, in one line."""
-    if _a_child_can_read_us():
+    if a_child_can_read_us():
         return "ranks read each other's memory: large tensors are copied once"
     why = "the kernel forbids ranks to read each other's memory"
     if _YAMA.exists() and _YAMA.read_text().strip() != "0":
@@ -21,7 +21,7 @@ def memory_between_ranks() -> str:
     return f"{why}: tensors outside byteps.empty() go through the arena, and are copied twice"
 
 
-def _a_child_can_read_us() -> bool:
+def a_child_can_read_us() -> bool:
     """A child and not the parent tries: parents may read their children even where siblings may not."""
     from byteps import _core
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from byteps.errors import ConfigError, NotInitializedError
+from byteps.errors import ConfigError, NotInitializedError, PeerLostError
 
 if TYPE_CHECKING:
     from byteps.worker.session import Session
@@ -104,6 +104,10 @@ def _watch_process() -> None:
         global _fatal
         if not hasattr(sys, "ps1"):  # at a prompt an exception is not the end
             _fatal = f"{kind.__name__}: {value}"
+            if session is not None and issubclass(kind, PeerLostError):
+                from byteps.control import blame
+
+                blame.another(session.config.blame)
         previous(kind, value, trace)
 
     sys.excepthook = note_and_pass_on

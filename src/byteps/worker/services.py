@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 LISTEN_FD = "BYTEPS_LISTEN_FD"
 STARTER_FD = "BYTEPS_STARTER_FD"
+BLAME = "BYTEPS_BLAME"  # of this rank, not of what it starts
 GRACE_S = 0.5  # what a scheduler told its members before it ended is a better reason than its end
 
 
@@ -65,7 +66,9 @@ def commands(config: Config, environ: Mapping[str, str], python: str) -> list[Co
     """
     if not config.serverless or config.local_rank != 0:
         return []
-    common = {name: text for name, text in environ.items() if name not in (LISTEN_FD, STARTER_FD)}
+    common = {
+        name: text for name, text in environ.items() if name not in (LISTEN_FD, STARTER_FD, "BYTEPS_BLAME")
+    }
     # A file of the user named like a standard module must not break ours, as in the launcher.
     common |= {"PYTHONSAFEPATH": "1", "DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": str(config.num_server)}
 

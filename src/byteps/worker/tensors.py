@@ -56,12 +56,14 @@ class Tensor:
         "native",
         "nbytes",
         "pending",
+        "placement",
         "room",
         "shape",
         "tensor_id",
     )
 
     def __init__(self, spec: Spec, generation: int, tensor_id: int, native: Any, conflict: str = "") -> None:
+        self.placement: Sequence[tuple[int, int]] = ()  # (server, shard) of each partition
         self.name, self.dtype, self.shape, self.codec, self.direct = spec
         self.nbytes = dtypes.nbytes(spec.dtype, spec.shape)
         self.generation = generation
@@ -144,7 +146,9 @@ class Tensors:
                 native = self._client.declare(
                     tensor_id, spec.name, spec.dtype, nbytes, self._partition_bytes, parts, spec.direct
                 )
-            self._add(Tensor(spec, generation, tensor_id, native))
+            tensor = Tensor(spec, generation, tensor_id, native)
+            tensor.placement = parts
+            self._add(tensor)
 
     def _declare_singly(self, specs: Sequence[Spec]) -> None:
         """One of several was refused: find out which, so that the others can be used."""

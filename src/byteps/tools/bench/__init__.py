@@ -18,6 +18,7 @@ QUESTIONS = {
     "push-pull": "byteps.tools.bench.push_pull",
     "local": "byteps.tools.bench.local",
     "compress": "byteps.tools.bench.compress",
+    "startup": "byteps.tools.bench.startup",
 }
 
 _DESCRIPTION = """\
