@@ -54,9 +54,9 @@ void RandomK::decode_add(const std::byte* in, size_t bytes, uint32_t round, floa
   for (size_t j = 0; j < positions_.size(); ++j) acc[positions_[j]] += get(in, j);
 }
 
-size_t RandomK::encode_with_feedback(const float* g, float c, float* error, uint32_t round, std::byte* out) {
+size_t RandomK::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round, std::byte* out) {
   draw(round);
-  kernels_.feedback(g, c, error, elements_);
+  kernels_.feedback(g, a, c, error, elements_);
   for (size_t j = 0; j < positions_.size(); ++j) {
     float& p = error[positions_[j]];
     const float value = p * factor_;

@@ -28,7 +28,7 @@ class DenseSum final : public RoundSum {
   }
   size_t encode(uint32_t round, std::byte* out) override { return codec_->encode(sum_.data(), round, out); }
   size_t encode_with_feedback(float c, float* error, uint32_t round, std::byte* out) override {
-    return codec_->encode_with_feedback(sum_.data(), c, error, round, out);
+    return codec_->encode_with_feedback(sum_.data(), 1, c, error, round, out);
   }
 
  private:

@@ -90,7 +90,7 @@ size_t SparseSum::encode(uint32_t round, std::byte* out) {
 }
 
 size_t SparseSum::encode_with_feedback(float c, float* error, uint32_t round, std::byte* out) {
-  if (is_dense_) return codec_.encode_with_feedback(dense_.data(), c, error, round, out);
+  if (is_dense_) return codec_.encode_with_feedback(dense_.data(), 1, c, error, round, out);
   if (c != 1) {
     for (size_t i = 0; i < codec_.elements(); ++i) error[i] *= c;
   }

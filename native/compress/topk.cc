@@ -90,8 +90,8 @@ size_t TopK::take(const Elements& chosen, float* p, std::byte* out) const {
 
 size_t TopK::take_largest(float* p, std::byte* out) { return take(select_.largest(p), p, out); }
 
-size_t TopK::encode_with_feedback(const float* g, float c, float* error, uint32_t, std::byte* out) {
-  return take(select_.largest_with_feedback(g, c, error), error, out);
+size_t TopK::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t, std::byte* out) {
+  return take(select_.largest_with_feedback(g, a, c, error), error, out);
 }
 
 }  // namespace byteps::compress

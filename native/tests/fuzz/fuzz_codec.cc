@@ -64,7 +64,7 @@ void encode_any(const CodecSpec& spec, const std::vector<float>& x) {
     std::vector<float> back(x.size()), error(x.size());
     codec->decode(out.data(), out.size(), 3, back.data());
     std::vector<std::byte> room(codec->max_bytes());
-    codec->encode_with_feedback(x.data(), 1, error.data(), 3, room.data());
+    codec->encode_with_feedback(x.data(), 1, 1, error.data(), 3, room.data());
   }
 }
 
