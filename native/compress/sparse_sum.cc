@@ -44,7 +44,7 @@ void SparseSum::merge(const uint32_t* index, const std::byte* in) {
     next_.index[out] = ours ? now_.index[a] : index[b];
     // An element that is not there is zero: 0 + -0.0 is 0.
     float value = ours ? now_.value[a++] : 0.0f;
-    if (theirs) value += TopK::value(in, b++);
+    if (theirs) value += codec_.value(in, b++);
     next_.value[out++] = value;
   }
   count_ = out;

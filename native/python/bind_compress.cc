@@ -30,7 +30,7 @@ const compress::Kernels& kernels_named(const std::string& name) {
 }
 
 std::unique_ptr<Codec> make(const std::string& name, size_t elements, double k, bool scaling, bool l2,
-                            bool natural, bool feedback, uint64_t seed, uint64_t key,
+                            bool natural, bool feedback, bool halves, uint64_t seed, uint64_t key,
                             const std::string& kernels) {
   compress::CodecSpec spec;
   spec.kind = compress::codec_kind(name);
@@ -39,6 +39,7 @@ std::unique_ptr<Codec> make(const std::string& name, size_t elements, double k, 
   spec.l2 = l2;
   spec.natural = natural;
   spec.feedback = feedback;
+  spec.halves = halves;
   return compress::make_codec(spec, elements, seed, key, kernels_named(kernels));
 }
 
@@ -74,7 +75,7 @@ void bind_compress(nb::module_& m) {
   nb::class_<Codec>(m, "Codec")
       .def(nb::new_(&make), nb::arg("name"), nb::arg("elements"), nb::kw_only(), nb::arg("k") = 0.0,
            nb::arg("scaling") = false, nb::arg("l2") = false, nb::arg("natural") = false,
-           nb::arg("feedback") = false, nb::arg("seed") = 1, nb::arg("key") = 0, nb::arg("kernels") = "best")
+           nb::arg("feedback") = false, nb::arg("halves") = false, nb::arg("seed") = 1, nb::arg("key") = 0, nb::arg("kernels") = "best")
       .def_prop_ro("elements", &Codec::elements)
       .def_prop_ro("max_bytes", &Codec::max_bytes)
       .def(

@@ -56,6 +56,7 @@ class Codec:
         l2: bool = False,
         natural: bool = False,
         feedback: bool = False,
+        halves: bool = False,
         seed: int = 1,
         key: int = 0,
         kernels: str = "best",
