@@ -9,6 +9,7 @@
 #include "transport/shm/lease.h"
 #include "transport/shm/peer_memory.h"
 #include "transport/tcp/tcp_link.h"
+#include "worker/codec_pool.h"
 #include "worker/tensor.h"
 
 namespace byteps {
@@ -29,6 +30,10 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   void abandon(Route& route);  // the operation's memory is about to go
   void forget(uint32_t tensor) { routes_.erase(tensor); }
   void settle();
+  void coded(const CodecOutcome& coded);
+
+  // A thread of the pool of codecs.
+  void work_on(const CodecJob& job);
 
  private:
   // Pieces [at, end) of a route, still to be pushed.
@@ -44,12 +49,23 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
 
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
   bool gather(OutFrame& out, const Ready& ready);
+  // With a codec: the payload of a piece, made once. False: the operation has failed.
+  bool encode(Route& route, uint32_t position);
+  void decode(Route& route, uint32_t position, uint32_t bytes);
+  bool prepare(Ready& ready);
+  uint32_t wire_bytes(const Route& route, uint32_t piece) const;
+  void fill_coded(OutFrame& out, const Route& route, uint32_t piece);
+  void take_coded(const Header& header, Route& route, size_t position);
+  std::byte* begin_coded(const Header& header, const Route& route, uint32_t piece);
+  void refuse_result(const Route& route, uint32_t position, const std::string& why);
+  std::string refusal(const Route& route) const;
+  void landed(Route& route, uint32_t piece, uint32_t wire_bytes);
   void fill_declare(OutFrame& out);
   void fill_refuse(OutFrame& out, const Ready& ready, const std::string& why);
   void fill_push(OutFrame& out, Ready& ready);
   // The route and position that a frame from the server answers, or {nullptr, 0} if nobody waits for it.
   std::pair<Route*, size_t> find(const Header& header);
-  void fetch(const Header& header, Route& route, uint32_t piece);
+  void fetch(const Header& header, Route& route, std::byte* to, uint32_t bytes);
   void answered(Route& route, size_t position);
 
   IoThread& thread_;
