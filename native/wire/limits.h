@@ -36,8 +36,11 @@ constexpr size_t kByAddressBytes = 16 * 1024;
 // longer stays in the caches between sender and receiver.
 constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
 
-// How long a server holds credit back for a contribution whose round is open, before it gives it on arrival.
-constexpr int64_t kCreditPatienceNs = 2'000'000;
+// How long a server holds credit back for a contribution whose round is open, before it gives it on arrival:
+// longer than the same piece may take from all workers through one slow link, and than what passes between
+// processes of one machine.
+constexpr int64_t kPatienceNs = 100'000'000;
+constexpr int64_t kNearbyPatienceNs = 2'000'000;
 
 // One contribution of every open round is always kept: it becomes the sum. Others that come before their turn
 // (sums are made in rank order) are kept up to this much per shard, or this share of its keys, whichever is

@@ -32,10 +32,11 @@ Client::Client(ClientSettings settings)
 void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby, pid_t peer_pid) {
   if (started_) throw std::logic_error("connect after start");
   IoThread& thread = *threads_[connected_++ % threads_.size()];
-  uint64_t window = settings_.credit_bytes;
-  if (nearby && window > 0) window = std::min<uint64_t>(window, limits::kNearbyWindowBytes);
+  uint64_t most_bytes = settings_.credit_bytes;
+  if (nearby && most_bytes > 0) most_bytes = std::min<uint64_t>(most_bytes, limits::kNearbyWindowBytes);
   ++shards_[server];
-  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, window, peer_pid);
+  links_[{server, shard}] =
+      &thread.add_link(server, std::move(fd), checksum, Window(most_bytes, nearby), peer_pid);
 }
 
 void Client::join(std::shared_ptr<LocalGroup> group) {
@@ -283,15 +284,16 @@ void Client::count_local(const Operation& op) {
 }
 
 std::map<std::string, uint64_t> Client::counters() const {
-  std::map<std::string, uint64_t> out{{"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
-                                      {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
-                                      {"pushed_wire_bytes", pushed_wire_bytes_.load(std::memory_order_relaxed)},
-                                      {"pulled_wire_bytes", pulled_wire_bytes_.load(std::memory_order_relaxed)},
-                                      {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
-                                      {"operations", operations_.load(std::memory_order_relaxed)},
-                                      {"local_bytes", local_bytes_.load(std::memory_order_relaxed)},
-                                      {"wire_sent_bytes", 0},
-                                      {"wire_received_bytes", 0}};
+  std::map<std::string, uint64_t> out{
+      {"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
+      {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
+      {"pushed_wire_bytes", pushed_wire_bytes_.load(std::memory_order_relaxed)},
+      {"pulled_wire_bytes", pulled_wire_bytes_.load(std::memory_order_relaxed)},
+      {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
+      {"operations", operations_.load(std::memory_order_relaxed)},
+      {"local_bytes", local_bytes_.load(std::memory_order_relaxed)},
+      {"wire_sent_bytes", 0},
+      {"wire_received_bytes", 0}};
   for (const auto& thread : threads_) {
     out["wire_sent_bytes"] += thread->sent_bytes();
     out["wire_received_bytes"] += thread->received_bytes();

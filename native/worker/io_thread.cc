@@ -8,10 +8,9 @@ namespace byteps {
 IoThread::IoThread(Client& client, unsigned index)
     : client_(client), loop_(*this, "bps-io-" + std::to_string(index)) {}
 
-ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes, pid_t peer_pid) {
+ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, Window window, pid_t peer_pid) {
   const TcpLink::Options options{client_.settings().job, client_.settings().epoch, checksum};
-  links_.push_back(
-      std::make_unique<ServerLink>(*this, server, std::move(fd), options, window_bytes, peer_pid));
+  links_.push_back(std::make_unique<ServerLink>(*this, server, std::move(fd), options, window, peer_pid));
   return *links_.back();
 }
 

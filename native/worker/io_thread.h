@@ -19,7 +19,7 @@ class IoThread final : public EventLoop::Owner {
   IoThread(Client& client, unsigned index);
 
   // Before start().
-  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes, pid_t peer_pid);
+  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, Window window, pid_t peer_pid);
 
   // Any thread.
   void start();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "local/group.h"
 #include "wire/declaration.h"
@@ -19,9 +20,9 @@ const std::byte* pushed_memory(const Route& route) {
 
 }  // namespace
 
-ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
-                       uint64_t window_bytes, pid_t peer_pid)
-    : thread_(thread), server_(server), window_bytes_(window_bytes) {
+ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, Window window,
+                       pid_t peer_pid)
+    : thread_(thread), server_(server), window_(window) {
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
 }
@@ -38,7 +39,7 @@ void ServerLink::submit(Route& route) {
   route.by_address =
       peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(pushed_memory(route));
   if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
-  route.link_bytes_at_start = sent_bytes_;
+  route.link_bytes_at_start = window_.sent_bytes();
   if (route.tensor->is_coded(*route.op)) {
     route.by_address = peer_.has_value();  // payloads lie in memory of ours
     route.encoded.assign(route.pieces.size(), false);
@@ -52,7 +53,7 @@ void ServerLink::submit(Route& route) {
     }
   }
   // Without credit there is no queue worth ordering: first come, first served.
-  const int32_t priority = window_bytes_ > 0 ? route.op->priority : 0;
+  const int32_t priority = window_.limited() ? route.op->priority : 0;
   ready_.push(priority, {&route, 0, static_cast<uint32_t>(route.pieces.size())});
   touched_ = true;
 }
@@ -95,8 +96,7 @@ bool ServerLink::next(OutFrame& out) {
     }
     const uint32_t piece = ready.route->pieces[ready.at];
     const uint32_t length = wire_bytes(*ready.route, piece);
-    const uint64_t in_flight = sent_bytes_ - received_bytes_;
-    if (window_bytes_ > 0 && in_flight > 0 && in_flight + length > window_bytes_) return false;
+    if (!window_.admits(length)) return false;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
       if (++ready.at == ready.end) ready_.pop();
@@ -189,17 +189,16 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   }
 
   const uint32_t sent = coded ? wire_bytes(route, piece) : bytes;
-  sent_bytes_ += sent;
-  const uint64_t in_flight = sent_bytes_ - received_bytes_;
-  const bool nearly_used = in_flight + limits::kPieceBytes > window_bytes_;
-  if (window_bytes_ > 0 && (nearly_used || sent_bytes_ - asked_at_bytes_ >= window_bytes_ / 4)) {
-    header.flags |= kFlagWantCredit;
-    asked_at_bytes_ = sent_bytes_;
+  window_.sent(sent, now_ns());
+  const bool nearly_used = !window_.admits(limits::kPieceBytes);
+  if (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4) {
+    header.flags |= window_.limited() ? kFlagWantCredit : 0;
+    asked_at_bytes_ = window_.sent_bytes();
   }
   if (ready.at + 1 == route.pieces.size()) {
     uint64_t own = 0;
     for (const uint32_t p : route.pieces) own += empty ? 0 : wire_bytes(route, p);
-    const uint64_t between = sent_bytes_ - route.link_bytes_at_start;
+    const uint64_t between = window_.sent_bytes() - route.link_bytes_at_start;
     op.waited_bytes.fetch_add(between > own ? between - own : 0, std::memory_order_relaxed);
   }
   thread_.client().count_push(bytes, sent);
@@ -283,7 +282,7 @@ void ServerLink::coded(const CodecOutcome& coded) {
     if (!coded.done) return;  // the operation has failed, and takes the route back in a moment
     if (!coded.error.empty()) route.refusal = route.tensor->name + ": " + coded.error;
     route.encoded[at] = true;
-    ready_.push(window_bytes_ > 0 ? route.op->priority : 0, {&route, at, at + 1});
+    ready_.push(window_.limited() ? route.op->priority : 0, {&route, at, at + 1});
     touched_ = true;
     return;
   }
@@ -365,9 +364,10 @@ std::pair<Route*, size_t> ServerLink::find(const Header& header) {
 
 std::byte* ServerLink::begin(const Header& header) {
   thread_.trace_frame("<", *this, header);
-  if (header.received > sent_bytes_) throw WireError("the server claims more bytes than it was sent");
-  if (header.received > received_bytes_) {
-    received_bytes_ = header.received;
+  if (header.received > window_.sent_bytes())
+    throw WireError("the server claims more bytes than it was sent");
+  if (header.received > window_.received_bytes()) {
+    window_.received(header.received, now_ns(), [this] { return link_->round_trip_ns(); });
     touched_ = true;  // credit came back: more may be sent
   }
   switch (header.type) {

@@ -11,6 +11,7 @@
 #include "transport/tcp/tcp_link.h"
 #include "worker/codec_pool.h"
 #include "worker/tensor.h"
+#include "worker/window.h"
 
 namespace byteps {
 
@@ -18,7 +19,7 @@ class IoThread;
 
 class ServerLink final : public FrameSource, public FrameSink, public Link::Watcher {
  public:
-  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t window_bytes,
+  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, Window window,
              pid_t peer_pid);
 
   uint16_t server() const { return server_; }
@@ -70,7 +71,7 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
 
   IoThread& thread_;
   const uint16_t server_;
-  const uint64_t window_bytes_;     // contributions that the server has not consumed; 0: no limit
+  Window window_;
   std::optional<PeerMemory> peer_;  // if payloads may go by address
   Lease lease_;                     // of contributions pushed by address
   std::shared_ptr<TcpLink> link_;
@@ -79,9 +80,7 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   ReadyQueue<Ready> ready_;
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
   Offer offer_;                   // payload of a RESULT by address
-  uint64_t sent_bytes_ = 0;       // contributions given to the wire
-  uint64_t received_bytes_ = 0;   // of that, what the server has consumed
-  uint64_t asked_at_bytes_ = 0;   // sent_bytes_ when credit was last asked for
+  uint64_t asked_at_bytes_ = 0;   // what had been sent when credit was last asked for
   bool touched_ = false;
 };
 
