@@ -27,6 +27,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "env": Command("byteps.tools.env", "show every environment variable and the value in force"),
     "bench": Command("byteps.tools.bench", "measure push-pull beside Gloo and plain sockets", extra="bench"),
+    "lab": Command("byteps.tools.lab.run", "run a job on hosts that this machine plays, with slow links"),
     "version": Command("byteps.tools.version", "show the version of package, protocol and Python"),
 }
 
@@ -36,6 +37,7 @@ examples:
   bps env --set                 only those that are set in this shell
   DMLC_NUM_WORKER=2 bps env     try a setting before a job runs with it
   bps bench push-pull           how fast is this machine, and how far from the bound
+  bps lab --rate 1gbit CMD      a job on several hosts that this machine plays (as root)
 
 `bps COMMAND --help` teaches one command. Jobs are started with `bpslaunch`."""
 

@@ -63,16 +63,22 @@ class Members:
         self._kill()
 
     def start(
-        self, name: str, module: str, env: Mapping[str, str], fds: Sequence[int] = (), talks: bool = True
+        self,
+        name: str,
+        module: str,
+        env: Mapping[str, str],
+        fds: Sequence[int] = (),
+        talks: bool = True,
+        prefix: Sequence[str] = (),
     ) -> None:
-        """Start ``python -m module``; ``fds`` are inherited under the same numbers."""
+        """Start ``prefix python -m module``; ``fds`` are inherited under the same numbers."""
         log = self._folder / f"{name.replace(' ', '-')}.log"
         # Answers have a pipe of their own, its number is the argument: libraries may print.
         answers, channel = os.pipe()
         try:
             with log.open("wb") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", module, *([str(channel)] if talks else [])],
+                    [*prefix, sys.executable, "-m", module, *([str(channel)] if talks else [])],
                     env=dict(env),
                     stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                     stdout=output,
