@@ -36,7 +36,7 @@ void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool
   if (nearby && most_bytes > 0) most_bytes = std::min<uint64_t>(most_bytes, limits::kNearbyWindowBytes);
   ++shards_[server];
   links_[{server, shard}] =
-      &thread.add_link(server, std::move(fd), checksum, Window(most_bytes, nearby), peer_pid);
+      &thread.add_link(server, std::move(fd), checksum, most_bytes, nearby ? nullptr : &budget_, peer_pid);
 }
 
 void Client::join(std::shared_ptr<LocalGroup> group) {

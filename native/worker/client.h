@@ -11,6 +11,7 @@
 
 #include "base/event_queue.h"
 #include "local/group.h"
+#include "worker/budget.h"
 #include "worker/codec_pool.h"
 #include "worker/io_thread.h"
 #include "worker/speed.h"
@@ -105,12 +106,14 @@ class Client {
   std::shared_ptr<LocalGroup> group_;
   SpeedMeter speed_;
   CodecPool codecs_;
+  Budget budget_;  // outlives the threads
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::map<std::pair<uint16_t, uint16_t>, ServerLink*> links_;  // by (server, shard)
   std::map<uint16_t, uint16_t> shards_;                         // of each server
   size_t connected_ = 0;
   bool started_ = false;
-  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pushed_wire_bytes_{0}, pulled_wire_bytes_{0}, pieces_sent_{0}, operations_{0}, local_bytes_{0};
+  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pushed_wire_bytes_{0}, pulled_wire_bytes_{0},
+      pieces_sent_{0}, operations_{0}, local_bytes_{0};
   std::atomic<bool> failed_{false};
 
   mutable std::mutex mutex_;  // of what follows

@@ -8,9 +8,11 @@ namespace byteps {
 IoThread::IoThread(Client& client, unsigned index)
     : client_(client), loop_(*this, "bps-io-" + std::to_string(index)) {}
 
-ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, Window window, pid_t peer_pid) {
+ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
+                               pid_t peer_pid) {
   const TcpLink::Options options{client_.settings().job, client_.settings().epoch, checksum};
-  links_.push_back(std::make_unique<ServerLink>(*this, server, std::move(fd), options, window, peer_pid));
+  links_.push_back(
+      std::make_unique<ServerLink>(*this, server, std::move(fd), options, most_bytes, budget, peer_pid));
   return *links_.back();
 }
 
@@ -41,6 +43,12 @@ void IoThread::coded(CodecOutcome coded) {
 void IoThread::abandon_all() { post({Work::Kind::abandon_all}); }
 void IoThread::forget(std::shared_ptr<Tensor> tensor) {
   post({Work::Kind::forget, nullptr, nullptr, std::move(tensor)});
+}
+
+void IoThread::nudge(ServerLink& link) {
+  Work work{Work::Kind::nudge};
+  work.link = &link;
+  post(std::move(work));
 }
 
 void IoThread::on_wake() {
@@ -79,6 +87,8 @@ void IoThread::handle(Work& work) {
       if (route.jobs == 0) release(route);
       return;
     }
+    case Work::Kind::nudge:
+      return work.link->retry();
     case Work::Kind::forget:
       for (auto& link : links_) link->forget(work.tensor->id);
       return;

@@ -19,7 +19,8 @@ class IoThread final : public EventLoop::Owner {
   IoThread(Client& client, unsigned index);
 
   // Before start().
-  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, Window window, pid_t peer_pid);
+  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
+                       pid_t peer_pid);
 
   // Any thread.
   void start();
@@ -31,7 +32,8 @@ class IoThread final : public EventLoop::Owner {
   // No operation on this tensor will follow.
   void forget(std::shared_ptr<Tensor> tensor);
   // A job of the pool of codecs is done.
-  void coded(CodecOutcome coded);
+  void coded(CodecOutcome coded);  // It may be the turn of this link to send.
+  void nudge(ServerLink& link);
   // The client has failed: ends all links and lets go of all operations.
   void abandon_all();
   uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
@@ -47,11 +49,12 @@ class IoThread final : public EventLoop::Owner {
 
  private:
   struct Work {
-    enum class Kind { submit, abandon, abandon_all, forget, coded } kind;
+    enum class Kind { submit, abandon, abandon_all, forget, coded, nudge } kind;
     Route* route = nullptr;
     std::shared_ptr<Operation> op{};
     std::shared_ptr<Tensor> tensor{};
     CodecOutcome coded{};
+    ServerLink* link = nullptr;
   };
 
   void on_wake() override;

@@ -20,9 +20,10 @@ const std::byte* pushed_memory(const Route& route) {
 
 }  // namespace
 
-ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, Window window,
-                       pid_t peer_pid)
-    : thread_(thread), server_(server), window_(window) {
+ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
+                       uint64_t most_bytes, Budget* budget, pid_t peer_pid)
+    : thread_(thread), server_(server), window_(most_bytes, true), budget_(budget) {
+  if (budget_) budget_->add_link(most_bytes);
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
 }
@@ -58,12 +59,15 @@ void ServerLink::submit(Route& route) {
   touched_ = true;
 }
 
+void ServerLink::nudge() { thread_.nudge(*this); }
+
 void ServerLink::settle() {
   if (std::exchange(touched_, false) && link_->alive()) link_->flush();
 }
 
 void ServerLink::abandon(Route& route) {
   ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
+  touched_ = true;  // what was waiting for its turn may be gone
   // What the server has not read yet it drops, and asks again for what belongs to other operations.
   if (peer_) lease_.withdraw();
   const size_t bytes = route.tensor->cut.tensor_bytes;
@@ -96,13 +100,15 @@ bool ServerLink::next(OutFrame& out) {
     }
     const uint32_t piece = ready.route->pieces[ready.at];
     const uint32_t length = wire_bytes(*ready.route, piece);
-    if (!window_.admits(length)) return false;
+    if (!window_.admits(length)) break;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
       if (++ready.at == ready.end) ready_.pop();
       return true;
     }
+    if (!take_turn(*ready.route->op, piece, length)) return false;
     if (!gather(out, ready)) {  // the operation has failed, and takes the route back in a moment
+      if (budget_) budget_->received(length, now_ns(), [] { return int64_t{0}; });
       ready_.pop();
       continue;
     }
@@ -110,7 +116,15 @@ bool ServerLink::next(OutFrame& out) {
     if (++ready.at == ready.end) ready_.pop();
     return true;
   }
+  if (std::exchange(waiting_, false)) budget_->withdraw(*this);
   return false;
+}
+
+bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length) {
+  if (!budget_) return true;
+  const int32_t priority = window_.limited() ? op.priority : 0;
+  waiting_ = !budget_->admit(*this, {priority, op.started_ns, piece}, length, now_ns());
+  return !waiting_;
 }
 
 bool ServerLink::gather(OutFrame& out, const Ready& ready) {
@@ -190,7 +204,7 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
 
   const uint32_t sent = coded ? wire_bytes(route, piece) : bytes;
   window_.sent(sent, now_ns());
-  const bool nearly_used = !window_.admits(limits::kPieceBytes);
+  const bool nearly_used = !window_.admits(limits::kPieceBytes) || (budget_ && budget_->scarce());
   if (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4) {
     header.flags |= window_.limited() ? kFlagWantCredit : 0;
     asked_at_bytes_ = window_.sent_bytes();
@@ -294,7 +308,7 @@ void ServerLink::coded(const CodecOutcome& coded) {
 void ServerLink::refuse_result(const Route& route, uint32_t position, const std::string& why) {
   if (!link_->alive()) return;
   link_->close();
-  on_end(*link_, Link::End::violation,
+  on_end(*link_, byteps::Link::End::violation,
          "RESULT: " + route.tensor->name + " piece " + std::to_string(route.pieces[position]) + " round " +
              std::to_string(route.op->round) + " is not a payload of its codec: " + why);
 }
@@ -367,7 +381,10 @@ std::byte* ServerLink::begin(const Header& header) {
   if (header.received > window_.sent_bytes())
     throw WireError("the server claims more bytes than it was sent");
   if (header.received > window_.received_bytes()) {
-    window_.received(header.received, now_ns(), [this] { return link_->round_trip_ns(); });
+    const int64_t now = now_ns();
+    const auto round_trip = [this] { return link_->round_trip_ns(); };
+    if (budget_) budget_->received(header.received - window_.received_bytes(), now, round_trip);
+    window_.received(header.received, now, round_trip);
     touched_ = true;  // credit came back: more may be sent
   }
   switch (header.type) {
@@ -474,7 +491,7 @@ void ServerLink::answered(Route& route, size_t position) {
   if (--route.left == 0) thread_.release(route);
 }
 
-void ServerLink::on_end(Link&, Link::End end, const std::string& reason) {
+void ServerLink::on_end(byteps::Link&, byteps::Link::End end, const std::string& reason) {
   thread_.link_ended(*this, end, reason);
 }
 

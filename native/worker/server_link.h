@@ -9,6 +9,7 @@
 #include "transport/shm/lease.h"
 #include "transport/shm/peer_memory.h"
 #include "transport/tcp/tcp_link.h"
+#include "worker/budget.h"
 #include "worker/codec_pool.h"
 #include "worker/tensor.h"
 #include "worker/window.h"
@@ -17,16 +18,21 @@ namespace byteps {
 
 class IoThread;
 
-class ServerLink final : public FrameSource, public FrameSink, public Link::Watcher {
+class ServerLink final : public FrameSource,
+                         public FrameSink,
+                         public byteps::Link::Watcher,
+                         public Budget::Link {
  public:
-  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, Window window,
-             pid_t peer_pid);
+  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t most_bytes,
+             Budget* budget, pid_t peer_pid);
 
   uint16_t server() const { return server_; }
   IoThread& thread() { return thread_; }
   const std::shared_ptr<TcpLink>& link() const { return link_; }
+  void nudge() override;  // any thread: it may be its turn to send
 
   // Thread of the link.
+  void retry() { touched_ = true; }
   void submit(Route& route);
   void abandon(Route& route);  // the operation's memory is about to go
   void forget(uint32_t tensor) { routes_.erase(tensor); }
@@ -46,8 +52,8 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   bool next(OutFrame& out) override;
   std::byte* begin(const Header& header) override;
   void end(const Header& header, bool landed) override;
-  void on_end(Link& link, Link::End end, const std::string& reason) override;
-
+  void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
+  bool take_turn(const Operation& op, uint32_t piece, uint32_t length);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
   bool gather(OutFrame& out, const Ready& ready);
   // With a codec: the payload of a piece, made once. False: the operation has failed.
@@ -71,7 +77,8 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
 
   IoThread& thread_;
   const uint16_t server_;
-  Window window_;
+  Window window_;                   // of this link alone: what its credit allows
+  Budget* const budget_;            // of all links to other machines, or nullptr: the server is on this one
   std::optional<PeerMemory> peer_;  // if payloads may go by address
   Lease lease_;                     // of contributions pushed by address
   std::shared_ptr<TcpLink> link_;
@@ -80,6 +87,7 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   ReadyQueue<Ready> ready_;
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
   Offer offer_;                   // payload of a RESULT by address
+  bool waiting_ = false;          // for its turn in the budget
   uint64_t asked_at_bytes_ = 0;   // what had been sent when credit was last asked for
   bool touched_ = false;
 };

@@ -56,10 +56,10 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   const DType dtype;
   const Cut cut;
   std::vector<std::unique_ptr<Route>> routes;
-  LocalGroup* group = nullptr;  // the ranks of this machine reduce it among themselves
-  SlotView slot;                // where they do so
-  std::unique_ptr<TensorCodec> codec;               // if it is compressed on its way to servers
-  std::unique_ptr<compress::Momentum> momentum;     // if that is applied here
+  LocalGroup* group = nullptr;                   // the ranks of this machine reduce it among themselves
+  SlotView slot;                                 // where they do so
+  std::unique_ptr<TensorCodec> codec;            // if it is compressed on its way to servers
+  std::unique_ptr<compress::Momentum> momentum;  // if that is applied here
 
   bool is_coded(const Operation& op) const;
   // The state of the codec, between operations: how many rounds it has seen.

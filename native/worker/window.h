@@ -1,10 +1,10 @@
-// How many bytes of contributions may be under way to a server before more are held back.
+// How many bytes of contributions may be under way to servers before more are held back.
 //
-// BYTEPS_SCHEDULING_CREDIT is the most. But what is under way beyond what the link can carry only waits in
-// queues, and lets workers drift apart: a server can answer a piece when it has come from all of them, so a
-// round ends later by as much as they differ. Therefore a window to another machine follows the link: it
-// holds what the link has carried lately in kHoldNs, and never less than two pieces, so that one is sent
-// while the other is answered. Pure: the clock is the caller's.
+// BYTEPS_SCHEDULING_CREDIT is the most, for each link. But what is under way beyond what the network can
+// carry only waits in queues, and lets workers drift apart: a server can answer a piece when it has come from
+// all of them, so a round ends later by as much as they differ. Therefore the window to other machines
+// follows the network: it holds what was carried lately in kHoldNs, and never less than two pieces for each
+// link, so that one is sent while the other is answered. Pure: the clock is the caller's.
 //
 // Only time in which something is under way is counted. The best of the last ones counts, so that a pause of
 // another worker does not make the window small.
@@ -29,6 +29,13 @@ class Window {
   // `most_bytes` 0: no limit. `fixed`: the link is this machine's memory, there is nothing to follow.
   Window(uint64_t most_bytes, bool fixed) : most_bytes_(most_bytes), fixed_(fixed || most_bytes == 0) {
     bytes_ = fixed_ ? most_bytes_ : std::min(most_bytes_, kFirstBytes);
+  }
+
+  // One link more, which may have so much under way. 0: no limit, for all of them.
+  void grow(uint64_t most_bytes) {
+    most_bytes_ += most_bytes;
+    fixed_ = most_bytes == 0;
+    bytes_ = std::min(most_bytes_, ++links_ * kFirstBytes);
   }
 
   bool limited() const { return most_bytes_ > 0; }
@@ -59,12 +66,13 @@ class Window {
     sample_ns_ = 0;
     const double best = *std::max_element(samples_.begin(), samples_.end());  // bytes per nanosecond
     const auto carried = static_cast<uint64_t>(best * static_cast<double>(kHoldNs + 2 * rtt_ns()));
-    bytes_ = std::min(most_bytes_, std::max(carried, 2 * largest_bytes_));
+    bytes_ = std::min(most_bytes_, std::max(carried, 2 * largest_bytes_ * std::max(links_, 1u)));
   }
 
  private:
-  const uint64_t most_bytes_;
-  const bool fixed_;
+  uint64_t most_bytes_;
+  bool fixed_;
+  unsigned links_ = 0;
   uint64_t bytes_;
   uint64_t sent_bytes_ = 0;      // contributions given to the wire
   uint64_t received_bytes_ = 0;  // of that, what the server has consumed
