@@ -10,10 +10,19 @@ KeyState::KeyState(uint64_t key, std::shared_ptr<const TensorInfo> tensor, uint1
       length(this->tensor->cut.length_of(static_cast<uint32_t>(key))),
       round(children, rank_order),
       ways(children),
-      held(children) {}
+      held(children) {
+  if (!this->tensor->codec) return;
+  const size_t elements = length / size_of(this->tensor->dtype);
+  codec = std::make_unique<KeyCodec>(*this->tensor->codec, this->tensor->name, static_cast<uint32_t>(key),
+                                     elements, children);
+}
 
 void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& pool) {
   BufferRef part = std::move(key.held[child].bytes);
+  if (key.coded()) {
+    key.codec->add(part.data(), key.held[child].size, key.held[child].terms);
+    return;
+  }
   if (key.terms.broadcast) {
     if (child == key.terms.root) key.sum = std::move(part);
     return;
@@ -50,6 +59,15 @@ void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& 
 }
 
 void finish_sum(KeyState& key, Counts counts, BufferPool& pool) {
+  if (key.coded()) {  // workers have divided before they compressed
+    BufferRef payload = pool.take(key.codec->max_bytes());
+    key.result_bytes = static_cast<uint32_t>(key.codec->finish(key.terms.step, payload.data()));
+    key.result = std::move(payload);
+    key.result_round = key.round.round();
+    return;
+  }
+  key.result_bytes = 0;
+  key.result_round = key.round.round();
   const DType dtype = key.tensor->dtype;
   const size_t n = key.length / size_of(dtype);
   if (key.sum_is_wide) {
@@ -67,7 +85,6 @@ void finish_sum(KeyState& key, Counts counts, BufferPool& pool) {
   }
   key.result = std::move(key.sum);
   key.sum.reset();
-  key.result_round = key.round.round();
 }
 
 }  // namespace byteps

@@ -13,6 +13,7 @@ ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Fd fd, TcpLin
     : shard_(shard), rank_(rank) {
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(loop, std::move(fd), options, *this, *this, *this);
+  patience_ns_ = link_->nearby() ? limits::kNearbyPatienceNs : limits::kPatienceNs;
 }
 
 void ChildLink::send(Header header, const std::byte* payload, BufferRef keep) {
@@ -61,7 +62,7 @@ void ChildLink::settle() {
   if (told_bytes_ >= wanted_bytes_) {
     credit_due_ns_ = EventLoop::kNever;
   } else if (credit_due_ns_ == EventLoop::kNever) {
-    credit_due_ns_ = now_ns() + limits::kCreditPatienceNs;
+    credit_due_ns_ = now_ns() + patience_ns_;
   }
 }
 

@@ -58,6 +58,7 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   uint64_t answered_bytes_ = 0;  // of that, in rounds that are over
   uint64_t told_bytes_ = 0;      // the last `received` sent
   uint64_t wanted_bytes_ = 0;    // arrived_bytes_ when credit was last asked for
+  int64_t patience_ns_ = 0;
   int64_t credit_due_ns_ = EventLoop::kNever;
   bool on_arrival_ = false;
   bool touched_ = false;  // has something to send at the end of this batch

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "aggregator/key_codec.h"
 #include "aggregator/key_round.h"
 #include "base/buffer.h"
 #include "reduce/dtype.h"
@@ -17,6 +19,7 @@ struct TensorInfo {
   std::string name;
   DType dtype;
   Cut cut;
+  std::optional<compress::DeclaredCodec> codec{};
   bool traced = false;  // the user wants to see its values
 };
 
@@ -25,6 +28,7 @@ struct Terms {
   bool average = false;
   bool broadcast = false;
   uint32_t root = 0;  // a child
+  uint32_t step = 0;  // of a codec
   bool operator==(const Terms&) const = default;
 };
 
@@ -39,6 +43,8 @@ struct Way {
 struct Held {
   BufferRef bytes;
   bool wide = false;
+  uint32_t size = 0;  // of a compressed one, and what it said besides
+  CodecTerms terms{};
 };
 
 struct KeyState {
@@ -55,13 +61,19 @@ struct KeyState {
   bool sum_is_wide = false;
   BufferRef result;  // of the round before; in asynchronous mode the stored value
   uint32_t result_round = 0;
-  std::string failure;  // why the open round cannot succeed
+  std::unique_ptr<KeyCodec> codec;  // null: plain elements
+  uint32_t result_bytes = 0;        // of a result that is compressed, else 0
+  std::string failure;              // why the open round cannot succeed
+  ErrorKind failure_kind = ErrorKind::conflict;
   bool failure_told = false;
   std::vector<std::pair<uint16_t, uint32_t>>
       waiting_for_value;          // asynchronous: (rank, round) that came first
   std::vector<uint32_t> counted;  // asynchronous, by child: rounds already added
   int64_t opened_ns = 0;
   bool stall_told = false;
+
+  // Of the open round. A broadcast is never compressed.
+  bool coded() const { return codec && !terms.broadcast; }
 };
 
 }  // namespace byteps

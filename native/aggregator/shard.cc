@@ -13,14 +13,22 @@ namespace byteps {
 namespace {
 
 Terms terms_of(const Header& header) {
+  const bool broadcast = (header.flags & kFlagBroadcast) != 0;
   return {.average = (header.flags & kFlagAverage) != 0,
-          .broadcast = (header.flags & kFlagBroadcast) != 0,
-          .root = header.detail};
+          .broadcast = broadcast,
+          .root = broadcast ? header.detail : 0,
+          .step = header.codec != 0 ? CodecTerms::of(header.received).step : 0};
 }
 
 std::string text_of(const Terms& terms, const AggregatorSettings& settings) {
   if (terms.broadcast) return "broadcast from " + settings.children[terms.root];
-  return terms.average ? "push_pull with average" : "push_pull with sum";
+  const std::string text = terms.average ? "push_pull with average" : "push_pull with sum";
+  return terms.step == 0 ? text : text + " at step " + std::to_string(terms.step) + " of its codec";
+}
+
+// Of a contribution that is compressed, wherever it lies.
+uint32_t coded_bytes(const Header& header) {
+  return header.flags & kFlagByAddress ? header.detail : header.length;
 }
 
 Header answer(FrameType type, const KeyState& key, uint32_t round, int32_t priority) {
@@ -117,16 +125,33 @@ void Shard::declare(const Header& header, const std::vector<std::byte>& payload)
   auto info = std::make_shared<TensorInfo>(TensorInfo{id, d.name, static_cast<DType>(header.dtype), d.cut});
   if (d.cut.tensor_bytes % size_of(info->dtype) != 0)
     throw WireError("DECLARE: not a whole number of elements");
+  if (d.codec.kind != 0) {
+    if (!is_float(info->dtype)) throw WireError("DECLARE: a codec for " + std::string(name_of(info->dtype)));
+    info->codec = compress::from_fields(d.codec);
+  }
   info->traced =
       sample_matches(settings_.sample, d.name, id) ||
       (settings_.debug && (settings_.debug_key.empty() || sample_matches(settings_.debug_key, d.name, id)));
   auto [it, is_new] = tensors_.try_emplace(id, info);
   const TensorInfo& known = *it->second;
+  if (!is_new && known.codec != info->codec) {
+    throw WireError("DECLARE: tensor " + std::to_string(id) + ", " + known.name + ", is declared with another " +
+                    "codec; set BYTEPS_MIN_COMPRESS_BYTES and BYTEPS_JOB_ID alike on all workers");
+  }
   if (!is_new && (known.name != info->name || known.dtype != info->dtype || !(known.cut == info->cut))) {
     throw WireError("DECLARE: tensor " + std::to_string(id) + " is known as " + known.name + ", " +
                     std::to_string(known.cut.tensor_bytes) + " bytes of " + name_of(known.dtype) +
                     ", not as " + info->name + ", " + std::to_string(info->cut.tensor_bytes) + " bytes of " +
                     name_of(info->dtype));
+  }
+}
+
+std::unordered_map<uint64_t, KeyState>::iterator Shard::make_key_state(
+    uint64_t key, const std::shared_ptr<const TensorInfo>& tensor) {
+  try {
+    return keys_.try_emplace(key, key, tensor, children(), settings_.deterministic).first;
+  } catch (const std::invalid_argument& error) {  // a codec that cannot be
+    throw WireError("PUSH: " + tensor->name + ": " + error.what());
   }
 }
 
@@ -139,8 +164,7 @@ KeyState& Shard::key_of(uint16_t rank, const Header& header) {
   }
   if (piece_of(header.key) >= tensor->second->cut.pieces())
     throw WireError("PUSH: piece beyond the tensor's end");
-  auto [it, _] =
-      keys_.try_emplace(header.key, header.key, tensor->second, children(), settings_.deterministic);
+  const auto it = make_key_state(header.key, tensor->second);
   key_bytes_ += it->second.length;
   ShardCounters::bump(counters_.declared_bytes, it->second.length);
   return it->second;
@@ -176,6 +200,12 @@ Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) 
   }
   const Terms terms = terms_of(header);
   if (terms.root >= children()) throw WireError("PUSH: broadcast from a child that does not exist");
+  const uint8_t codec = key.codec && !terms.broadcast ? key.codec->kind() : 0;
+  if (header.codec != codec) {
+    throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": codec " +
+                    std::to_string(header.codec) + ", expected " + std::to_string(codec));
+  }
+  if (codec != 0) return expect_coded(key, rank, header);
   const uint32_t bytes = terms.broadcast && terms.root != child ? 0 : wide ? 2 * key.length : key.length;
   const size_t expected = bytes > 0 && (header.flags & kFlagByAddress) ? kOfferBytes : bytes;
   if (header.length != expected) {
@@ -184,13 +214,28 @@ Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) 
   }
   if (settings_.asynchronous) return {bytes, true};
   if (first_departed_ >= 0 || !key.failure.empty()) return {bytes, false};
-  return {bytes, key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child)};
+  return {bytes, key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child, key.length)};
 }
 
-bool Shard::may_hold(const KeyState& key, uint16_t child) const {
+// Compressed: any length up to the codec's most.
+Shard::Expected Shard::expect_coded(const KeyState& key, uint16_t rank, const Header& header) {
+  const uint32_t bytes = coded_bytes(header);
+  if (bytes == 0 || bytes > key.codec->max_bytes()) {
+    throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": " +
+                    std::to_string(bytes) + " compressed bytes, expected 1 to " +
+                    std::to_string(key.codec->max_bytes()));
+  }
+  if (settings_.asynchronous) return {bytes, true};
+  if (first_departed_ >= 0 || !key.failure.empty()) return {bytes, false};
+  const uint16_t child = child_of(rank);
+  return {bytes,
+          key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child, bytes)};
+}
+
+bool Shard::may_hold(const KeyState& key, uint16_t child, size_t bytes) const {
   const auto share = static_cast<size_t>(limits::kHeldShare * static_cast<double>(key_bytes_));
   return !key.round.open() || key.round.its_turn(child) ||
-         live_bytes_ - open_bytes_ + key.length <= std::max(limits::kHeldBytes, share);
+         live_bytes_ - open_bytes_ + bytes <= std::max(limits::kHeldBytes, share);
 }
 
 bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferRef payload) {
@@ -201,7 +246,12 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " + settings_.ranks[rank] +
                            ": " + std::to_string(payload ? key.length : 0) + " bytes");
   }
-  if (landed && payload)
+  const uint32_t size = header.codec != 0 ? coded_bytes(header) : 0;
+  if (landed && payload) {
+    ShardCounters::bump(counters_.pushed_bytes, key.length);
+    ShardCounters::bump(counters_.pushed_wire_bytes, size > 0 ? size : key.length);
+  }
+  if (landed && payload && size == 0)
     sample(key, ("from " + settings_.ranks[rank]).c_str(), header.round, payload.data(), key.length,
            static_cast<DType>(header.dtype));
   if (settings_.asynchronous) {
@@ -209,7 +259,10 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     return false;
   }
 
-  const uint32_t bytes = !payload && landed ? 0 : is_wide(header, key) ? 2 * key.length : key.length;
+  const uint32_t bytes = size > 0                    ? size
+                         : !payload && landed        ? 0
+                         : is_wide(header, key)      ? 2 * key.length
+                                                     : key.length;
   const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes};
   if (first_departed_ >= 0) {
     send_error(key, rank, header.round, ErrorKind::lost,
@@ -252,13 +305,13 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     return true;
   }
   // Asked again: while this one was coming in, another may have taken the place of the sum.
-  landed = landed && (!payload || may_hold(key, child));
+  landed = landed && (!payload || may_hold(key, child, size > 0 ? size : key.length));
   if (!landed) {
     key.round.drop(child);
     ShardCounters::bump(counters_.dropped);
   } else {
-    if (payload) live_bytes_ += key.length;
-    key.held[child] = {std::move(payload), is_wide(header, key)};
+    if (payload) live_bytes_ += size > 0 ? size : key.length;
+    key.held[child] = {std::move(payload), is_wide(header, key), size, CodecTerms::of(header.received)};
     key.round.hold(child);
   }
   advance(key, header);
@@ -294,15 +347,33 @@ void Shard::open_round(KeyState& key, const Terms& terms) {
   key.opened_ns = now_ns();
   key.stall_told = false;
   ++open_rounds_;
-  open_bytes_ += key.length;
+  if (!key.coded()) open_bytes_ += key.length;  // the first contribution becomes the sum, and stays
+}
+
+void Shard::add_turn(KeyState& key, uint16_t child) {
+  const Held& held = key.held[child];
+  if (key.coded()) {
+    live_bytes_ -= held.size;
+  } else if (key.sum && held.bytes) {
+    live_bytes_ -= key.length;
+  }
+  try {
+    add_contribution(key, child, counts(), pool_);
+  } catch (const WireError& error) {
+    // Found out when its turn has come, perhaps while another child's frame is read: it is nobody's
+    // connection that ends, but a round that nobody gets a result of.
+    const std::string text = describe(key, key.round.round()) + ": what " +
+                             settings_.ranks[key.ways[child].rank] +
+                             " pushed is not a payload of its codec: " + error.what();
+    events_.log(kError, text);
+    fail_round(key, text);
+    key.failure_kind = ErrorKind::protocol;
+  }
 }
 
 void Shard::advance(KeyState& key, const Header& header) {
   for (int child; (child = key.round.next_to_add()) >= 0;) {
-    if (key.failure.empty()) {
-      if (key.sum && key.held[child].bytes) live_bytes_ -= key.length;
-      add_contribution(key, static_cast<uint16_t>(child), counts(), pool_);
-    }
+    if (key.failure.empty()) add_turn(key, static_cast<uint16_t>(child));
     key.round.add(static_cast<uint16_t>(child));
   }
   if (const int child = key.round.next_to_ask(); child >= 0) {
@@ -311,10 +382,10 @@ void Shard::advance(KeyState& key, const Header& header) {
   }
   if (key.round.complete()) {
     if (key.failure.empty()) {
-      live_bytes_ -= key.length;  // the sum becomes the result
+      if (!key.coded()) live_bytes_ -= key.length;  // the sum becomes the result
       publish(key, header);
     } else {
-      tell_failure(key, ErrorKind::conflict);
+      tell_failure(key, key.failure_kind);
     }
     tell_answered(key);
     close_round(key);
@@ -323,21 +394,29 @@ void Shard::advance(KeyState& key, const Header& header) {
 
 void Shard::close_round(KeyState& key) {
   for (auto& held : key.held) {
-    if (held.bytes) live_bytes_ -= key.length;
+    if (held.bytes) live_bytes_ -= key.coded() ? held.size : key.length;
     held.bytes.reset();
   }
   if (key.sum) live_bytes_ -= key.length;
   key.sum.reset();
-  open_bytes_ -= key.length;
+  if (!key.coded()) open_bytes_ -= key.length;
+  if (key.codec) key.codec->forget();
   key.failure.clear();
+  key.failure_kind = ErrorKind::conflict;
   key.failure_told = false;
   key.round.close();
   --open_rounds_;
 }
 
 void Shard::publish(KeyState& key, const Header& header) {
-  finish_sum(key, counts(), pool_);
-  sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
+  try {
+    finish_sum(key, counts(), pool_);
+  } catch (const WireError& error) {  // a codec of the user's failed
+    key.failure = describe(key, header.round) + ": " + error.what();
+    return tell_failure(key, ErrorKind::protocol);
+  }
+  if (!key.coded())
+    sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
   for (const Way& way : key.ways) send_result(key, way, header);
 }
 
@@ -370,11 +449,16 @@ void Shard::send_result(KeyState& key, Way way, const Header& to) {
   }
   // An echo of a child that has gone on to the next round already; ours never send one.
   const bool went_on = to.round != key.round.round() && !key.round.missing(child);
-  if (!way.by_address || settings_.asynchronous || went_on) {
-    header.length = key.length;
+  const uint32_t bytes = key.result_bytes > 0 ? key.result_bytes : key.length;
+  if (key.result_bytes > 0) header.codec = key.codec->kind();
+  ShardCounters::bump(counters_.pulled_bytes, key.length);
+  ShardCounters::bump(counters_.pulled_wire_bytes, bytes);
+  if (!way.by_address || settings_.asynchronous || went_on || bytes < limits::kByAddressBytes) {
+    header.length = bytes;
     link->send(header, key.result.data(), key.result);
     return;
   }
+  if (key.result_bytes > 0) header.detail = bytes;
   const Offer offer = lease_.offer(key.result.data());
   BufferRef payload = pool_.take(kOfferBytes);
   std::memcpy(payload.data(), &offer, kOfferBytes);
@@ -404,6 +488,22 @@ void Shard::contribute_async(KeyState& key, uint16_t rank, const Header& header,
       key.waiting_for_value.emplace_back(rank, header.round);
       return;
     }
+  } else if (!again && header.codec != 0) {
+    // A contribution is compressed; the value that comes back is whole: it is no gradient.
+    BufferRef value = pool_.take(key.length);
+    if (key.result) {
+      std::memcpy(value.data(), key.result.data(), key.length);
+    } else {
+      std::memset(value.data(), 0, key.length);
+    }
+    try {
+      key.codec->add_to(key.tensor->dtype, value.data(), payload.data(), coded_bytes(header),
+                        CodecTerms::of(header.received).step);
+    } catch (const WireError& error) {
+      throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": " +
+                      error.what());
+    }
+    key.result = std::move(value);
   } else if (!again) {
     if (key.result && !terms.broadcast) {
       // Into the contribution, not into the stored value: results on their way to others still read that one.
@@ -460,7 +560,7 @@ void Shard::rank_departed(uint16_t rank) {
     // It will never be complete: whoever is there is told now, also of a failure that was to be told later.
     const bool fails_now = key.failure.empty();
     if (fails_now) fail_round(key, settings_.ranks[rank] + " has left the job");
-    tell_failure(key, fails_now ? ErrorKind::lost : ErrorKind::conflict);
+    tell_failure(key, fails_now ? ErrorKind::lost : key.failure_kind);
   }
 }
 

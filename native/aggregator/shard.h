@@ -61,10 +61,14 @@ class Shard final : public EventLoop::Owner {
   void tell_stalls(int64_t now);
 
   KeyState& key_of(uint16_t rank, const Header& header);
+  std::unordered_map<uint64_t, KeyState>::iterator make_key_state(
+      uint64_t key, const std::shared_ptr<const TensorInfo>& tensor);
+  Expected expect_coded(const KeyState& key, uint16_t rank, const Header& header);
+  void add_turn(KeyState& key, uint16_t child);
   void contribute_async(KeyState& key, uint16_t rank, const Header& header, BufferRef payload);
   void open_round(KeyState& key, const Terms& terms);
   void advance(KeyState& key, const Header& header);
-  bool may_hold(const KeyState& key, uint16_t child) const;
+  bool may_hold(const KeyState& key, uint16_t child, size_t bytes) const;
   void publish(KeyState& key, const Header& header);
   void tell_answered(const KeyState& key);
   void send_result(KeyState& key, Way way, const Header& to);

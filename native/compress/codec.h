@@ -16,7 +16,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "compress/kernels.h"
@@ -24,7 +26,7 @@
 namespace byteps::compress {
 
 // The numbers are for the wire and never change.
-enum class CodecKind : uint8_t { onebit = 1, topk = 2, randomk = 3, dithering = 4, fp16 = 5 };
+enum class CodecKind : uint8_t { onebit = 1, topk = 2, randomk = 3, dithering = 4, fp16 = 5, custom = 255 };
 
 struct CodecSpec {
   CodecKind kind = CodecKind::onebit;
@@ -33,6 +35,10 @@ struct CodecSpec {
   bool l2 = false;        // dithering: scale is the l2 norm, not the maximum
   bool natural = false;   // dithering: levels are powers of two
   bool feedback = false;  // there is error feedback: randomk does not scale its values
+  bool halves = false;    // topk, randomk: values travel as 16-bit floats
+  std::string text;       // custom: the parameters as Python wrote them
+
+  bool operator==(const CodecSpec&) const = default;
 };
 
 class Codec {
@@ -53,9 +59,9 @@ class Codec {
   // acc += C(in), without a decoded copy.
   virtual void decode_add(const std::byte* in, size_t bytes, uint32_t round, float* acc) = 0;
 
-  // p = g + c * error; out = C(p); error = p - decode(C(p)); in as few walks through memory as the codec
+  // p = a * g + c * error; out = C(p); error = p - decode(C(p)); in as few walks through memory as the codec
   // allows.
-  virtual size_t encode_with_feedback(const float* g, float c, float* error, uint32_t round,
+  virtual size_t encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round,
                                       std::byte* out) = 0;
 
  protected:
@@ -76,5 +82,10 @@ std::unique_ptr<Codec> make_codec(const CodecSpec& spec, size_t elements, uint64
 
 // Of params.py; throws std::invalid_argument.
 CodecKind codec_kind(std::string_view name);
+
+// Makes codecs of CodecKind::custom, which live in Python; set once, when the extension module is loaded.
+using CustomFactory = std::function<std::unique_ptr<Codec>(const CodecSpec&, size_t elements, uint64_t seed,
+                                                           uint64_t key, const Kernels&)>;
+void set_custom_factory(CustomFactory factory);
 
 }  // namespace byteps::compress

@@ -218,11 +218,11 @@ size_t Dithering::encode(const float* x, uint32_t round, std::byte* out) {
   return write(x, nullptr, scale.value(), round, out);
 }
 
-size_t Dithering::encode_with_feedback(const float* g, float c, float* error, uint32_t round,
+size_t Dithering::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round,
                                        std::byte* out) {
   Scale scale{*this};
   walk(elements_, [&](size_t begin, size_t count) {
-    kernels_.feedback(g + begin, c, error + begin, count);
+    kernels_.feedback(g + begin, a, c, error + begin, count);
     scale.add(error + begin, count);
   });
   return write(error, error, scale.value(), round, out);

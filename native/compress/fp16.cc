@@ -24,10 +24,10 @@ void Fp16::decode_add(const std::byte* in, size_t bytes, uint32_t, float* acc) {
   add_widened(DType::f16, acc, in, elements_);
 }
 
-size_t Fp16::encode_with_feedback(const float* g, float c, float* error, uint32_t, std::byte* out) {
+size_t Fp16::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t, std::byte* out) {
   walk(elements_, [&](size_t begin, size_t count) {
     float* p = error + begin;
-    kernels_.feedback(g + begin, c, p, count);
+    kernels_.feedback(g + begin, a, c, p, count);
     narrow(DType::f16, out + 2 * begin, p, count);
     widen(DType::f16, decoded_, out + 2 * begin, count);
     kernels_.subtract(decoded_, p, count);

@@ -7,7 +7,7 @@ namespace byteps::compress {
 
 namespace {
 
-void feedback(const float* g, float c, float* e, size_t n) { loops::feedback(g, c, e, n); }
+void feedback(const float* g, float a, float c, float* e, size_t n) { loops::feedback(g, a, c, e, n); }
 void subtract(const float* x, float* e, size_t n) { loops::subtract(x, e, n); }
 void nesterov(float* m, float* g, float mu, size_t n) { loops::nesterov(m, g, mu, n); }
 void signs(const float* x, size_t n, uint8_t* bits) { loops::signs(x, n, bits); }

@@ -36,8 +36,8 @@ struct Levels {
 struct Kernels {
   const char* name;
 
-  // e = g + c * e
-  void (*feedback)(const float* g, float c, float* e, size_t n);
+  // e = a * g + c * e
+  void (*feedback)(const float* g, float a, float c, float* e, size_t n);
   // e -= x
   void (*subtract)(const float* x, float* e, size_t n);
   // m = mu * m + g; g = g + mu * m

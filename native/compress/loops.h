@@ -23,8 +23,8 @@ constexpr uint32_t kMagnitude = 0x7FFFFFFF;
 
 BYTEPS_INLINE uint32_t magnitude(float x) { return std::bit_cast<uint32_t>(x) & kMagnitude; }
 
-BYTEPS_INLINE void feedback(const float* g, float c, float* e, size_t n) {
-  for (size_t i = 0; i < n; ++i) e[i] = g[i] + c * e[i];
+BYTEPS_INLINE void feedback(const float* g, float a, float c, float* e, size_t n) {
+  for (size_t i = 0; i < n; ++i) e[i] = a * g[i] + c * e[i];
 }
 
 BYTEPS_INLINE void subtract(const float* x, float* e, size_t n) {

@@ -13,13 +13,6 @@ float factor_of(const CodecSpec& spec, size_t elements) {
   return static_cast<float>(static_cast<double>(elements) / static_cast<double>(count_of(spec, elements)));
 }
 
-void put(std::byte* out, size_t j, float value) { std::memcpy(out + j * sizeof value, &value, sizeof value); }
-float get(const std::byte* in, size_t j) {
-  float value;
-  std::memcpy(&value, in + j * sizeof value, sizeof value);
-  return value;
-}
-
 }  // namespace
 
 RandomK::RandomK(const CodecSpec& spec, size_t elements, uint64_t seed, uint64_t key, const Kernels& kernels)
@@ -27,6 +20,7 @@ RandomK::RandomK(const CodecSpec& spec, size_t elements, uint64_t seed, uint64_t
       seed_(seed),
       key_(key),
       factor_(factor_of(spec, elements)),
+      halves_(spec.halves),
       positions_(count_of(spec, elements)) {}
 
 // All positions first: then the loads of the elements, which all miss the caches, overlap.
@@ -37,7 +31,7 @@ void RandomK::draw(uint32_t round) {
 
 size_t RandomK::encode(const float* x, uint32_t round, std::byte* out) {
   draw(round);
-  for (size_t j = 0; j < positions_.size(); ++j) put(out, j, x[positions_[j]] * factor_);
+  for (size_t j = 0; j < positions_.size(); ++j) put_value(out, j, x[positions_[j]] * factor_, halves_);
   return max_bytes();
 }
 
@@ -45,23 +39,21 @@ void RandomK::decode(const std::byte* in, size_t bytes, uint32_t round, float* o
   check_bytes("randomk", bytes, max_bytes());
   draw(round);
   std::memset(out, 0, elements_ * sizeof(float));
-  for (size_t j = 0; j < positions_.size(); ++j) out[positions_[j]] = get(in, j);
+  for (size_t j = 0; j < positions_.size(); ++j) out[positions_[j]] = get_value(in, j, halves_);
 }
 
 void RandomK::decode_add(const std::byte* in, size_t bytes, uint32_t round, float* acc) {
   check_bytes("randomk", bytes, max_bytes());
   draw(round);
-  for (size_t j = 0; j < positions_.size(); ++j) acc[positions_[j]] += get(in, j);
+  for (size_t j = 0; j < positions_.size(); ++j) acc[positions_[j]] += get_value(in, j, halves_);
 }
 
-size_t RandomK::encode_with_feedback(const float* g, float c, float* error, uint32_t round, std::byte* out) {
+size_t RandomK::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round, std::byte* out) {
   draw(round);
-  kernels_.feedback(g, c, error, elements_);
+  kernels_.feedback(g, a, c, error, elements_);
   for (size_t j = 0; j < positions_.size(); ++j) {
     float& p = error[positions_[j]];
-    const float value = p * factor_;
-    put(out, j, value);
-    p -= value;
+    p -= put_value(out, j, p * factor_, halves_);
   }
   return max_bytes();
 }

@@ -44,6 +44,8 @@ constexpr bool every_kind_is_there() {
 }
 static_assert(every_kind_is_there());
 
+CustomFactory custom_factory;
+
 void check(const CodecSpec& spec, size_t elements) {
   const size_t most = limits::kMaxPartitionBytes / sizeof(float);
   if (elements == 0 || elements > most) {
@@ -71,12 +73,19 @@ size_t count_of(const CodecSpec& spec, size_t elements) {
 std::unique_ptr<Codec> make_codec(const CodecSpec& spec, size_t elements, uint64_t seed, uint64_t key,
                                   const Kernels& kernels) {
   check(spec, elements);
+  if (spec.kind == CodecKind::custom) {
+    if (!custom_factory) throw std::invalid_argument("a custom codec, and no Python to run it");
+    return custom_factory(spec, elements, seed, key, kernels);
+  }
   const auto number = static_cast<size_t>(spec.kind);
   if (number == 0 || number > std::size(kCodecs)) throw std::invalid_argument("unknown codec number");
   return kCodecs[number - 1].make(spec, elements, seed, key, kernels);
 }
 
+void set_custom_factory(CustomFactory factory) { custom_factory = std::move(factory); }
+
 CodecKind codec_kind(std::string_view name) {
+  if (name == "custom") return CodecKind::custom;
   for (const Entry& entry : kCodecs) {
     if (entry.name == name) return entry.kind;
   }

@@ -28,7 +28,7 @@ class DenseSum final : public RoundSum {
   }
   size_t encode(uint32_t round, std::byte* out) override { return codec_->encode(sum_.data(), round, out); }
   size_t encode_with_feedback(float c, float* error, uint32_t round, std::byte* out) override {
-    return codec_->encode_with_feedback(sum_.data(), c, error, round, out);
+    return codec_->encode_with_feedback(sum_.data(), 1, c, error, round, out);
   }
 
  private:
@@ -39,13 +39,16 @@ class DenseSum final : public RoundSum {
 
 class PackedSum final : public RoundSum {
  public:
-  explicit PackedSum(size_t count) : sum_(count) {}
+  PackedSum(size_t count, bool halves) : halves_(halves), sum_(count) {}
 
-  size_t max_bytes() const override { return sum_.size() * sizeof(float); }
+  size_t max_bytes() const override { return sum_.size() * value_bytes(halves_); }
   void clear() override { is_empty_ = true; }
   void add(const std::byte* in, size_t bytes, uint32_t) override {
     check_bytes("randomk", bytes, max_bytes());
-    if (is_empty_) {
+    if (halves_) {
+      is_empty_ ? widen(DType::f16, sum_.data(), in, sum_.size())
+                : add_widened(DType::f16, sum_.data(), in, sum_.size());
+    } else if (is_empty_) {
       std::memcpy(sum_.data(), in, bytes);
     } else {
       byteps::add(DType::f32, sum_.data(), in, sum_.size());
@@ -53,7 +56,11 @@ class PackedSum final : public RoundSum {
     is_empty_ = false;
   }
   size_t encode(uint32_t, std::byte* out) override {
-    std::memcpy(out, sum_.data(), max_bytes());
+    if (halves_) {
+      narrow(DType::f16, out, sum_.data(), sum_.size());
+    } else {
+      std::memcpy(out, sum_.data(), max_bytes());
+    }
     return max_bytes();
   }
   size_t encode_with_feedback(float, float*, uint32_t round, std::byte* out) override {
@@ -61,6 +68,7 @@ class PackedSum final : public RoundSum {
   }
 
  private:
+  const bool halves_;
   std::vector<float> sum_;
   bool is_empty_ = true;
 };
@@ -73,7 +81,7 @@ std::unique_ptr<RoundSum> make_round_sum(const CodecSpec& spec, size_t elements,
   std::unique_ptr<Codec> codec = make_codec(spec, elements, seed, key, kernels);  // checks the spec
   switch (spec.kind) {
     case CodecKind::randomk:
-      return std::make_unique<PackedSum>(count_of(spec, elements));
+      return std::make_unique<PackedSum>(count_of(spec, elements), spec.halves);
     case CodecKind::topk:
       return std::make_unique<SparseSum>(spec, elements, contributors, kernels);
     default:

@@ -154,12 +154,12 @@ const Elements& Select::largest(const float* x) {
   return found_;
 }
 
-const Elements& Select::largest_with_feedback(const float* g, float c, float* error) {
-  const uint32_t least = estimate([&](size_t i) { return g[i] + c * error[i]; });
+const Elements& Select::largest_with_feedback(const float* g, float a, float c, float* error) {
+  const uint32_t least = estimate([&](size_t i) { return a * g[i] + c * error[i]; });
   collected_ = 0;
   bool fits = true;
   walk(n_, [&](size_t begin, size_t count) {
-    kernels_.feedback(g + begin, c, error + begin, count);
+    kernels_.feedback(g + begin, a, c, error + begin, count);
     fits = fits && collect(error, begin, count, least);
   });
   if (!fits || !choose()) count_and_collect(error);

@@ -39,8 +39,8 @@ class Select {
 
   // The first k are the k largest; valid until the next call.
   const Elements& largest(const float* x);
-  // The same of p = g + c * error, which is left in error.
-  const Elements& largest_with_feedback(const float* g, float c, float* error);
+  // The same of p = a * g + c * error, which is left in error.
+  const Elements& largest_with_feedback(const float* g, float a, float c, float* error);
 
  private:
   template <class At>

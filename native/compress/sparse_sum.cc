@@ -44,7 +44,7 @@ void SparseSum::merge(const uint32_t* index, const std::byte* in) {
     next_.index[out] = ours ? now_.index[a] : index[b];
     // An element that is not there is zero: 0 + -0.0 is 0.
     float value = ours ? now_.value[a++] : 0.0f;
-    if (theirs) value += TopK::value(in, b++);
+    if (theirs) value += codec_.value(in, b++);
     next_.value[out++] = value;
   }
   count_ = out;
@@ -90,7 +90,7 @@ size_t SparseSum::encode(uint32_t round, std::byte* out) {
 }
 
 size_t SparseSum::encode_with_feedback(float c, float* error, uint32_t round, std::byte* out) {
-  if (is_dense_) return codec_.encode_with_feedback(dense_.data(), c, error, round, out);
+  if (is_dense_) return codec_.encode_with_feedback(dense_.data(), 1, c, error, round, out);
   if (c != 1) {
     for (size_t i = 0; i < codec_.elements(); ++i) error[i] *= c;
   }

@@ -5,6 +5,7 @@
 
 #include "compress/bits.h"
 #include "compress/checks.h"
+#include "reduce/sum.h"
 
 namespace byteps::compress {
 
@@ -17,6 +18,7 @@ constexpr size_t kValuesAt = sizeof(uint32_t);
 TopK::TopK(const CodecSpec& spec, size_t elements, uint64_t, uint64_t, const Kernels& kernels)
     : Codec(elements, kernels),
       count_(count_of(spec, elements)),
+      halves_(spec.halves),
       rice_bits_(static_cast<uint32_t>(std::bit_width(elements / count_)) - 1),
       select_(elements, count_, kernels),
       indices_(count_) {}
@@ -24,21 +26,21 @@ TopK::TopK(const CodecSpec& spec, size_t elements, uint64_t, uint64_t, const Ker
 // The zeros of all codes together are at most n >> b: they add up to the last index.
 size_t TopK::max_bytes() const {
   const size_t bits = count_ * (rice_bits_ + 1) + (elements_ >> rice_bits_);
-  return kValuesAt + count_ * sizeof(float) + (bits + 7) / 8 + BitWriter::kSlackBytes;
+  return kValuesAt + count_ * value_bytes(halves_) + (bits + 7) / 8 + BitWriter::kSlackBytes;
 }
 
-float TopK::value(const std::byte* in, size_t j) {
-  float value;
-  std::memcpy(&value, in + kValuesAt + j * sizeof value, sizeof value);
-  return value;
-}
+float TopK::value(const std::byte* in, size_t j) const { return get_value(in + kValuesAt, j, halves_); }
 
 size_t TopK::write(const Elements& elements, std::byte* out) const {
   const std::vector<uint32_t>& indices = elements.index;
   const auto count = static_cast<uint32_t>(count_);
   std::memcpy(out, &count, sizeof count);
-  std::memcpy(out + kValuesAt, elements.value.data(), count_ * sizeof(float));
-  std::byte* stream = out + kValuesAt + count_ * sizeof(float);
+  if (halves_) {
+    narrow(DType::f16, out + kValuesAt, elements.value.data(), count_);
+  } else {
+    std::memcpy(out + kValuesAt, elements.value.data(), count_ * sizeof(float));
+  }
+  std::byte* stream = out + kValuesAt + count_ * value_bytes(halves_);
   BitWriter writer(stream);
   uint32_t next = 0;
   for (size_t j = 0; j < count_; ++j) {
@@ -49,7 +51,7 @@ size_t TopK::write(const Elements& elements, std::byte* out) const {
 }
 
 const uint32_t* TopK::read(const std::byte* in, size_t bytes) {
-  const size_t stream = kValuesAt + count_ * sizeof(float);
+  const size_t stream = kValuesAt + count_ * value_bytes(halves_);
   if (bytes < stream) {
     throw WireError("topk: a payload of " + std::to_string(bytes) + " bytes, the values alone take " +
                     std::to_string(stream));
@@ -82,16 +84,18 @@ void TopK::decode_add(const std::byte* in, size_t bytes, uint32_t, float* acc) {
   for (size_t j = 0; j < count_; ++j) acc[indices_[j]] += value(in, j);
 }
 
-// What is taken leaves zero behind; NaN where it was inf or NaN, as p - decode(C(p)) is.
+// What is taken leaves zero behind, or what a half cannot hold; NaN where it was inf or NaN, as p -
+// decode(C(p)) is.
 size_t TopK::take(const Elements& chosen, float* p, std::byte* out) const {
-  for (size_t j = 0; j < count_; ++j) p[chosen.index[j]] -= chosen.value[j];
-  return write(chosen, out);
+  const size_t bytes = write(chosen, out);
+  for (size_t j = 0; j < count_; ++j) p[chosen.index[j]] -= halves_ ? value(out, j) : chosen.value[j];
+  return bytes;
 }
 
 size_t TopK::take_largest(float* p, std::byte* out) { return take(select_.largest(p), p, out); }
 
-size_t TopK::encode_with_feedback(const float* g, float c, float* error, uint32_t, std::byte* out) {
-  return take(select_.largest_with_feedback(g, c, error), error, out);
+size_t TopK::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t, std::byte* out) {
+  return take(select_.largest_with_feedback(g, a, c, error), error, out);
 }
 
 }  // namespace byteps::compress

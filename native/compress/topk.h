@@ -1,7 +1,7 @@
 // topk: the k elements of largest magnitude, with their indices.
 //
 //   bytes 0-3   uint32 k, which both sides know: a payload of another tensor is not taken for this one
-//   4 k bytes   float32 values, in ascending order of index
+//   4 k bytes   float32 values, in ascending order of index; 2 k bytes of float16 if values are to be halves
 //   then        k Rice codes (bits.h) of index - previous index - 1, the previous of the first being -1, with
 //               b = floor(log2(n / k)) low bits; zeros up to the next byte
 //
@@ -25,12 +25,12 @@ class TopK final : public Codec {
   size_t encode(const float* x, uint32_t round, std::byte* out) override;
   void decode(const std::byte* in, size_t bytes, uint32_t round, float* out) override;
   void decode_add(const std::byte* in, size_t bytes, uint32_t round, float* acc) override;
-  size_t encode_with_feedback(const float* g, float c, float* error, uint32_t round, std::byte* out) override;
+  size_t encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round, std::byte* out) override;
 
   // The parts of a payload, for a sum that stays sparse (sparse_sum.h).
   size_t count() const { return count_; }
   const uint32_t* read(const std::byte* in, size_t bytes);  // ascending indices, valid until the next call
-  static float value(const std::byte* in, size_t j);
+  float value(const std::byte* in, size_t j) const;
   // The payload of the first count() elements.
   size_t write(const Elements& elements, std::byte* out) const;
   // out = C(p); p = p - decode(C(p))
@@ -40,6 +40,7 @@ class TopK final : public Codec {
   size_t take(const Elements& chosen, float* p, std::byte* out) const;
 
   const size_t count_;
+  const bool halves_;
   const uint32_t rice_bits_;
   Select select_;
   std::vector<uint32_t> indices_;  // of the payload that is being decoded

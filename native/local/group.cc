@@ -28,6 +28,16 @@ static_assert(kPartBytes <= Part::kMaxBytes);
 constexpr int64_t kDrainNs = kNanosecondsPerSecond;
 constexpr int64_t kForeverNs = 3600 * kNanosecondsPerSecond;
 
+// A piece is one part, unless it is a whole partition.
+std::vector<Part> parts_of_piece(const Cut& cut, uint32_t piece) {
+  const uint64_t begin = cut.offset_of(piece), end = begin + cut.length_of(piece);
+  std::vector<Part> parts;
+  for (uint64_t at = begin; at < end; at += Part::kMaxBytes) {
+    parts.push_back({at, std::min<uint64_t>(Part::kMaxBytes, end - at)});
+  }
+  return parts;
+}
+
 // Failures cross the board as text: kind, rank, message.
 std::string encode(const Failure& failure) {
   return failure.kind + "\n" + std::to_string(failure.rank) + "\n" + failure.message;
@@ -204,7 +214,8 @@ std::string LocalGroup::disagreement(const Operation& op) const {
 bool LocalGroup::gather(Operation& op, uint32_t piece) {
   const Tensor& tensor = *op.tensor;
   const PartSum sum(memory_, tensor.slot, tensor.dtype, 1);  // the servers divide
-  if (!sum.gather({tensor.cut.offset_of(piece), tensor.cut.length_of(piece)})) {
+  for (const Part& part : parts_of_piece(tensor.cut, piece)) {
+    if (sum.gather(part)) continue;
     peer_is_gone(op, sum.gone());
     return false;
   }
@@ -219,8 +230,9 @@ bool LocalGroup::sums_wide(const Operation& op) {
 bool LocalGroup::gather_wide(Operation& op, uint32_t piece, float* sum) {
   const Tensor& tensor = *op.tensor;
   const PartSum part_sum(memory_, tensor.slot, tensor.dtype, 1);
-  const Part part{tensor.cut.offset_of(piece), tensor.cut.length_of(piece)};
-  if (!part_sum.gather_wide(part, sum)) {
+  for (const Part& part : parts_of_piece(tensor.cut, piece)) {
+    const uint64_t first = (part.offset - tensor.cut.offset_of(piece)) / size_of(tensor.dtype);
+    if (part_sum.gather_wide(part, sum + first)) continue;
     peer_is_gone(op, part_sum.gone());
     return false;
   }

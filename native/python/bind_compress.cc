@@ -2,14 +2,17 @@
 //
 // Arrays come as addresses; the caller keeps them alive and vouches for their length. The GIL is released
 // while bytes are worked on. A codec is used by one thread at a time.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
 #include "compress/codec.h"
+#include "compress/declared.h"
 #include "compress/momentum.h"
 #include "python/bind.h"
 
@@ -27,7 +30,7 @@ const compress::Kernels& kernels_named(const std::string& name) {
 }
 
 std::unique_ptr<Codec> make(const std::string& name, size_t elements, double k, bool scaling, bool l2,
-                            bool natural, bool feedback, uint64_t seed, uint64_t key,
+                            bool natural, bool feedback, bool halves, uint64_t seed, uint64_t key,
                             const std::string& kernels) {
   compress::CodecSpec spec;
   spec.kind = compress::codec_kind(name);
@@ -36,7 +39,28 @@ std::unique_ptr<Codec> make(const std::string& name, size_t elements, double k, 
   spec.l2 = l2;
   spec.natural = natural;
   spec.feedback = feedback;
+  spec.halves = halves;
   return compress::make_codec(spec, elements, seed, key, kernels_named(kernels));
+}
+
+compress::DeclaredCodec declare(const std::string& name, double k, bool scaling, bool l2, bool natural,
+                                bool halves, const std::string& feedback, uint64_t seed,
+                                const std::string& text) {
+  compress::DeclaredCodec codec;
+  codec.spec.kind = compress::codec_kind(name);
+  codec.spec.k = k;
+  codec.spec.scaling = scaling;
+  codec.spec.l2 = l2;
+  codec.spec.natural = natural;
+  codec.spec.halves = halves;
+  codec.spec.text = text;
+  codec.seed = seed;
+  const std::string kinds[] = {"", "vanilla", "corrected", "sparse"};
+  const auto* found = std::find(std::begin(kinds), std::end(kinds), feedback);
+  if (found == std::end(kinds)) throw std::invalid_argument("unknown error feedback \"" + feedback + "\"");
+  codec.feedback = static_cast<compress::Feedback>(found - kinds);
+  codec.spec.feedback = codec.feedback != compress::Feedback::none;
+  return codec;
 }
 
 template <class T>
@@ -51,7 +75,7 @@ void bind_compress(nb::module_& m) {
   nb::class_<Codec>(m, "Codec")
       .def(nb::new_(&make), nb::arg("name"), nb::arg("elements"), nb::kw_only(), nb::arg("k") = 0.0,
            nb::arg("scaling") = false, nb::arg("l2") = false, nb::arg("natural") = false,
-           nb::arg("feedback") = false, nb::arg("seed") = 1, nb::arg("key") = 0, nb::arg("kernels") = "best")
+           nb::arg("feedback") = false, nb::arg("halves") = false, nb::arg("seed") = 1, nb::arg("key") = 0, nb::arg("kernels") = "best")
       .def_prop_ro("elements", &Codec::elements)
       .def_prop_ro("max_bytes", &Codec::max_bytes)
       .def(
@@ -74,11 +98,40 @@ void bind_compress(nb::module_& m) {
           nb::arg("payload"), nb::arg("nbytes"), nb::arg("round"), nb::arg("acc"), unlocked)
       .def(
           "encode_with_feedback",
-          [](Codec& codec, uintptr_t g, float c, uintptr_t error, uint32_t round, uintptr_t out) {
-            return codec.encode_with_feedback(at<const float>(g), c, at<float>(error), round,
+          [](Codec& codec, uintptr_t g, float c, uintptr_t error, uint32_t round, uintptr_t out, float a) {
+            return codec.encode_with_feedback(at<const float>(g), a, c, at<float>(error), round,
                                               at<std::byte>(out));
           },
-          nb::arg("g"), nb::arg("c"), nb::arg("error"), nb::arg("round"), nb::arg("out"), unlocked);
+          nb::arg("g"), nb::arg("c"), nb::arg("error"), nb::arg("round"), nb::arg("out"), nb::arg("a") = 1.0f,
+          unlocked);
+  nb::class_<compress::DeclaredCodec>(m, "CodecParams")
+      .def(nb::new_(&declare), nb::arg("name"), nb::kw_only(), nb::arg("k") = 0.0, nb::arg("scaling") = false,
+           nb::arg("l2") = false, nb::arg("natural") = false, nb::arg("halves") = false,
+           nb::arg("feedback") = "", nb::arg("seed") = 1, nb::arg("text") = "");
+  nb::class_<compress::Momentum>(m, "Momentum")
+      .def(
+          "__init__",
+          [](compress::Momentum* self, uint8_t dtype, size_t elements) {
+            if (!valid(dtype) || !is_float(static_cast<DType>(dtype)))
+              throw nb::value_error("momentum is for floating point");
+            new (self) compress::Momentum(static_cast<DType>(dtype), elements);
+          },
+          nb::arg("dtype"), nb::arg("elements"))
+      .def(
+          "apply",
+          [](compress::Momentum& momentum, uintptr_t src, uintptr_t dst, double mu) {
+            momentum.apply(at<const std::byte>(src), at<std::byte>(dst), mu);
+          },
+          nb::arg("src"), nb::arg("dst"), nb::arg("mu"), unlocked)
+      .def_prop_ro("memory", [](compress::Momentum& momentum) {
+        return std::pair<uintptr_t, size_t>(reinterpret_cast<uintptr_t>(momentum.state()),
+                                            momentum.state_bytes());
+      });
+  m.def("stream_key",
+        [](const std::string& name, uint32_t partition, const compress::DeclaredCodec& codec, uint32_t sender) {
+          return compress::stream_key(name, partition, codec.spec, sender);
+        },
+        nb::arg("name"), nb::arg("partition"), nb::arg("codec"), nb::arg("sender"));
   m.def(
       "nesterov",
       [](uintptr_t momentum, uintptr_t g, float mu, size_t n) {

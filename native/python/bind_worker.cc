@@ -37,6 +37,9 @@ void wait(Operation& op) {
 
 std::byte* pointer(uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
 
+using Memory = std::pair<uintptr_t, size_t>;  // an address, and how many bytes there are
+Memory memory(const void* data, size_t bytes) { return {reinterpret_cast<uintptr_t>(data), bytes}; }
+
 }  // namespace
 
 void bind_worker(nb::module_& m) {
@@ -48,7 +51,28 @@ void bind_worker(nb::module_& m) {
       .def_ro("id", &Tensor::id)
       .def_ro("name", &Tensor::name)
       .def_prop_ro("nbytes", [](const Tensor& t) { return t.cut.tensor_bytes; })
-      .def_prop_ro("pieces", [](const Tensor& t) { return t.cut.pieces(); });
+      .def_prop_ro("pieces", [](const Tensor& t) { return t.cut.pieces(); })
+      .def_prop_ro("is_compressed", [](const Tensor& t) { return t.codec != nullptr; })
+      .def_prop_ro("momentum",
+                   [](const Tensor& t) {
+                     return t.momentum ? memory(t.momentum->state(), t.momentum->state_bytes()) : Memory{};
+                   })
+      .def_prop_ro("errors",
+                   [](const Tensor& t) {
+                     std::map<uint32_t, Memory> found;
+                     for (uint32_t i = 0; t.codec && i < t.cut.partitions(); ++i) {
+                       PartitionCodec* p = t.codec->of(i);
+                       if (p && !p->error.empty())
+                         found[i] = memory(p->error.data(), p->error.size() * sizeof(float));
+                     }
+                     return found;
+                   })
+      .def_prop_rw("steps", &Tensor::steps, &Tensor::set_steps)
+      .def_prop_rw(
+          "previous_lr", [](const Tensor& t) { return t.codec ? t.codec->previous_lr() : 0.0f; },
+          [](Tensor& t, float lr) {
+            if (t.codec) t.codec->set_previous_lr(lr);
+          });
 
   nb::class_<Operation>(m, "Handle")
       .def("done", &Operation::done)
@@ -62,7 +86,7 @@ void bind_worker(nb::module_& m) {
           [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes,
              double op_timeout_s, double stall_warn_s, std::vector<std::string> servers,
              std::vector<std::string> worker_hosts, std::vector<uint16_t> child_of, int verbose,
-             std::string sample, bool telemetry) {
+             std::string sample, bool telemetry, uint32_t ranks, unsigned codec_threads) {
             ClientSettings s;
             s.job = job;
             s.epoch = epoch;
@@ -76,12 +100,14 @@ void bind_worker(nb::module_& m) {
             s.verbose = verbose;
             s.sample = std::move(sample);
             s.telemetry = telemetry;
+            s.ranks = ranks;
+            s.codec_threads = codec_threads;
             new (self) Client(std::move(s));
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
           nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("servers"), nb::arg("worker_hosts"),
           nb::arg("child_of") = std::vector<uint16_t>{}, nb::arg("verbose") = 0, nb::arg("sample") = "",
-          nb::arg("telemetry") = true)
+          nb::arg("telemetry") = true, nb::arg("ranks") = 1, nb::arg("codec_threads") = 0)
       .def(
           "connect",
           [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby, int peer_pid) {
@@ -95,22 +121,31 @@ void bind_worker(nb::module_& m) {
           "declare",
           [](Client& c, uint32_t id, const std::string& name, uint8_t dtype, uint64_t nbytes,
              uint64_t partition_bytes, const std::vector<std::pair<uint16_t, uint16_t>>& placement,
-             bool direct) {
+             bool direct, const compress::DeclaredCodec* codec, bool momentum) {
             if (!valid(dtype)) throw nb::value_error("unknown dtype");
+            std::optional<compress::DeclaredCodec> chosen;
+            if (codec) chosen = *codec;
             return c.declare(id, name, static_cast<DType>(dtype), Cut{nbytes, partition_bytes}, placement,
-                             direct);
+                             direct, chosen, momentum);
           },
           nb::arg("tensor_id"), nb::arg("name"), nb::arg("dtype"), nb::arg("nbytes"),
-          nb::arg("partition_bytes"), nb::arg("placement"), nb::arg("direct") = false)
+          nb::arg("partition_bytes"), nb::arg("placement"), nb::arg("direct") = false,
+          nb::arg("codec") = nb::none(), nb::arg("momentum") = false)
       // The GIL stays held while an operation is submitted: it takes a microsecond, and it keeps a close() in
       // another Python thread apart from it.
       .def(
           "push_pull",
           [](Client& c, std::shared_ptr<Tensor> tensor, uintptr_t src, uintptr_t dst, int32_t priority,
-             bool average) {
-            return c.push_pull(std::move(tensor), pointer(src), pointer(dst), priority, average);
+             bool average, float lr, double mu) {
+            if (tensor->momentum) {  // a walk through memory, and nothing of the client's
+              nb::gil_scoped_release release;
+              tensor->momentum->apply(pointer(src), pointer(dst), mu);
+            }
+            return c.push_pull(tensor, pointer(tensor->momentum ? dst : src), pointer(dst), priority, average,
+                               lr);
           },
-          nb::arg("tensor"), nb::arg("src"), nb::arg("dst"), nb::arg("priority"), nb::arg("average"))
+          nb::arg("tensor"), nb::arg("src"), nb::arg("dst"), nb::arg("priority"), nb::arg("average"),
+          nb::arg("lr") = 0.0f, nb::arg("mu") = 0.0)
       .def(
           "broadcast",
           [](Client& c, std::shared_ptr<Tensor> tensor, uintptr_t address, uint32_t root, int32_t priority) {

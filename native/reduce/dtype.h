@@ -33,4 +33,8 @@ inline constexpr const char* name_of(DType dtype) {
 // Half types are summed in float32 and rounded once, so they need a float accumulator.
 inline constexpr bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
+inline constexpr bool is_float(DType dtype) {
+  return is_half(dtype) || dtype == DType::f32 || dtype == DType::f64;
+}
+
 }  // namespace byteps

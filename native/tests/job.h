@@ -66,6 +66,7 @@ struct JobOptions {
   bool grouped = false;              // the workers of a child sum among themselves first
   bool by_address = false;
   unsigned shards = 2;
+  unsigned codec_threads = 2;
   uint64_t credit_bytes = 4 << 20;
   uint64_t partition_bytes = 1 << 20;
   bool checksum = false;
@@ -97,6 +98,8 @@ class Job {
       c.rank = rank;
       c.child_of = settings.child_of;
       c.credit_bytes = options.credit_bytes;
+      c.ranks = options.workers;
+      c.codec_threads = options.codec_threads;
       c.op_timeout_s = options.op_timeout_s;
       c.stall_warn_s = options.stall_warn_s;
       c.servers = {"server 0 (here)"};
@@ -113,13 +116,15 @@ class Job {
   }
 
   // Partitions go round the shards, the first one depending on the tensor.
-  std::shared_ptr<Tensor> declare(uint16_t rank, uint32_t id, DType dtype, uint64_t bytes) {
+  std::shared_ptr<Tensor> declare(uint16_t rank, uint32_t id, DType dtype, uint64_t bytes,
+                                  const std::optional<compress::DeclaredCodec>& codec = {}) {
     const Cut cut{bytes, options_.partition_bytes};
     std::vector<std::pair<uint16_t, uint16_t>> placement;
     for (uint32_t p = 0; p < cut.partitions(); ++p) {
       placement.emplace_back(uint16_t{0}, static_cast<uint16_t>((id + p) % options_.shards));
     }
-    return clients[rank]->declare(id, "tensor." + std::to_string(id), dtype, cut, placement);
+    return clients[rank]->declare(id, "tensor." + std::to_string(id), dtype, cut, placement,
+                                  false, codec);
   }
 
   static constexpr uint64_t kJob = 0x1234;

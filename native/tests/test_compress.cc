@@ -98,7 +98,7 @@ TEST(both_kernel_sets_give_the_same_bytes_values_and_errors) {
         decode(*codec, payload, out);
         codec->decode_add(payload.data(), payload.size(), 1, sum.data());
         Bytes kept(codec->max_bytes());
-        kept.resize(codec->encode_with_feedback(x.data(), 0.7f, error.data(), 1, kept.data()));
+        kept.resize(codec->encode_with_feedback(x.data(), 1, 0.7f, error.data(), 1, kept.data()));
         if (kernels == kSets[0]) {
           first = payload, first_decoded = out, first_sum = sum, first_error = error;
         }
@@ -120,7 +120,7 @@ TEST(error_feedback_is_its_definition) {
       for (size_t i = 0; i < n; ++i) p[i] = g[i] + 0.5f * error[i];
       const Bytes expected = encoded(*plain, p, 3);
       Bytes out(codec->max_bytes());
-      out.resize(codec->encode_with_feedback(g.data(), 0.5f, error.data(), 3, out.data()));
+      out.resize(codec->encode_with_feedback(g.data(), 1, 0.5f, error.data(), 3, out.data()));
       CHECK(out == expected);
       decode(*plain, expected, decoded, 3);
       for (size_t i = 0; i < n; ++i) p[i] -= decoded[i];

@@ -44,11 +44,12 @@ TEST(golden_frames) {
     header.epoch = static_cast<uint32_t>(number("epoch"));
     header.sender = static_cast<uint16_t>(number("sender"));
     header.dtype = static_cast<uint8_t>(number("dtype"));
+    header.codec = static_cast<uint8_t>(number("codec"));
     header.key = std::stoull(f.at("key"));
     header.round = static_cast<uint32_t>(number("round"));
     header.length = static_cast<uint32_t>(number("length"));
     header.priority = static_cast<int32_t>(number("priority"));
-    header.received = static_cast<uint64_t>(number("received"));
+    header.received = std::stoull(f.at("received"));
     header.detail = static_cast<uint32_t>(number("detail"));
     const auto payload = from_hex(f["payload"]);
     if (header.flags & kFlagChecksum) header.payload_crc = crc32c(payload.data(), payload.size());

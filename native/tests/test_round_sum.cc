@@ -51,7 +51,7 @@ void compare(const CodecSpec& spec, size_t n, size_t workers, bool mostly_zero, 
     } else {
       actual.resize(sum->encode_with_feedback(c, error.data(), round, actual.data()));
       expected.resize(
-          server->encode_with_feedback(dense.data(), c, dense_error.data(), round, expected.data()));
+          server->encode_with_feedback(dense.data(), 1, c, dense_error.data(), round, expected.data()));
     }
     Floats a(n), b(n);
     codec->decode(actual.data(), actual.size(), round, a.data());

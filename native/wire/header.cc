@@ -12,6 +12,7 @@ namespace byteps {
 namespace {
 
 constexpr size_t kCheckedBytes = offsetof(Header, header_crc);
+constexpr uint8_t kLastCodec = 5, kCustomCodec = 255;  // of CodecKind, compress/codec.h
 
 size_t payload_limit(FrameType type) {
   switch (type) {
@@ -89,7 +90,10 @@ std::string invalid(const Header& h, uint64_t job) {
   if (!name_of(h.type)) return "unknown frame type " + std::to_string(static_cast<int>(h.type));
   const std::string type = name_of(h.type);
   if (h.flags & ~kAllFlags) return type + ": reserved flags are set";
-  if (h.codec != 0) return type + ": unknown codec " + std::to_string(h.codec);
+  if (h.codec != 0 && h.type != FrameType::push && h.type != FrameType::result) {
+    return type + ": has no codec, and says " + std::to_string(h.codec);
+  }
+  if (h.codec > kLastCodec && h.codec != kCustomCodec) return type + ": unknown codec " + std::to_string(h.codec);
   if (!valid(h.dtype)) return type + ": unknown dtype " + std::to_string(h.dtype);
   if (!(h.flags & kFlagChecksum) && h.payload_crc != 0) return type + ": payload checksum without its flag";
   if (h.length > payload_limit(h.type)) {

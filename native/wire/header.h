@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 
 constexpr uint32_t kMagic =
     0x32535042;  // "BPS2" on the wire: an HTTP request or noise fails on the first word
-constexpr uint8_t kProtocolVersion = 2;
+constexpr uint8_t kProtocolVersion = 3;
 constexpr size_t kHeaderBytes = 64;
 
 // Gaps leave room within each group. A receiver refuses a type it does not know.
@@ -64,7 +64,7 @@ struct Header {
   uint32_t epoch = 0;   // membership epoch: a frame from before a change of members is refused
   uint16_t sender = 0;  // rank of the sender among its kind
   uint8_t dtype = 0;    // of the payload's elements (PUSH, RESULT, DECLARE)
-  uint8_t codec = 0;    // 0: the payload is plain elements. No other value is in use yet
+  uint8_t codec = 0;    // 0: the payload is plain elements; else a CodecKind (compress/codec.h)
   uint64_t key = 0;     // tensor id << 32 | index of the piece
   uint32_t round =
       0;  // how often this key has been used before: a fast worker cannot touch a slow one's round
@@ -72,8 +72,10 @@ struct Header {
   int32_t priority = 0;  // larger is more urgent
   uint32_t payload_crc = 0;  // CRC32C of the payload if kFlagChecksum, else zero
   uint64_t received =
-      0;  // server: bytes of contributions on this connection that are done with; returns credit
-  uint32_t detail = 0;      // PUSH with kFlagBroadcast: the root child; ERROR: ErrorKind and rank; else zero
+      0;  // server: bytes of contributions on this connection that are done with; returns credit.
+          // PUSH with a codec: CodecTerms. PUSH otherwise: zero
+  uint32_t detail = 0;      // PUSH with kFlagBroadcast: the root child; ERROR: ErrorKind and rank; PUSH and
+                            // RESULT with a codec and by address: bytes of the payload; else zero
   uint32_t header_crc = 0;  // CRC32C of the 60 bytes before it
 };
 
@@ -86,6 +88,17 @@ static_assert(offsetof(Header, key) == 24 && offsetof(Header, round) == 32 && of
 static_assert(offsetof(Header, priority) == 40 && offsetof(Header, payload_crc) == 44);
 static_assert(offsetof(Header, received) == 48 && offsetof(Header, detail) == 56);
 static_assert(offsetof(Header, header_crc) == 60);
+
+// What a PUSH with a codec says beside its payload.
+struct CodecTerms {
+  uint32_t step = 0;  // what random numbers are drawn for; the round, unless a checkpoint was restored
+  float lr = 0;       // the learning rate; 0: unknown
+
+  uint64_t word() const { return uint64_t{std::bit_cast<uint32_t>(lr)} << 32 | step; }
+  static CodecTerms of(uint64_t word) {
+    return {static_cast<uint32_t>(word), std::bit_cast<float>(static_cast<uint32_t>(word >> 32))};
+  }
+};
 
 using HeaderBytes = std::span<const std::byte, kHeaderBytes>;
 

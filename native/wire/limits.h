@@ -14,8 +14,10 @@ constexpr size_t kMaxPartitionBytes = size_t{1} << 30;
 constexpr size_t kMaxTensorBytes = size_t{1} << 40;
 constexpr uint32_t kMaxPieces = uint32_t{1} << 30;
 
-// Payload of PUSH and RESULT. A machine's sum of a half type travels as float32: twice a piece.
-constexpr size_t kMaxPushBytes = 2 * kPieceBytes;
+// Payload of PUSH and RESULT of any tensor: a whole partition, compressed (dithering with many levels takes
+// up to 22 bits for an element, and a few words). What a receiver takes is what the key allows, which it
+// knows before it gives memory. A machine's sum of a half type travels as float32: twice a piece.
+constexpr size_t kMaxPushBytes = kMaxPartitionBytes + (size_t{1} << 20);
 constexpr size_t kMaxControlBytes = size_t{16} << 20;  // payload of handshake and control frames
 constexpr size_t kMaxSmallBytes = 16 * 1024;           // payload of DECLARE, ERROR, STALL
 constexpr size_t kMaxNameBytes = 4096;                 // a tensor's name
@@ -34,8 +36,11 @@ constexpr size_t kByAddressBytes = 16 * 1024;
 // longer stays in the caches between sender and receiver.
 constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
 
-// How long a server holds credit back for a contribution whose round is open, before it gives it on arrival.
-constexpr int64_t kCreditPatienceNs = 2'000'000;
+// How long a server holds credit back for a contribution whose round is open, before it gives it on arrival:
+// longer than the same piece may take from all workers through one slow link, and than what passes between
+// processes of one machine.
+constexpr int64_t kPatienceNs = 100'000'000;
+constexpr int64_t kNearbyPatienceNs = 2'000'000;
 
 // One contribution of every open round is always kept: it becomes the sum. Others that come before their turn
 // (sums are made in rank order) are kept up to this much per shard, or this share of its keys, whichever is

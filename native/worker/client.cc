@@ -21,7 +21,9 @@ std::string describe(const Operation& op) {
 
 }  // namespace
 
-Client::Client(ClientSettings settings) : settings_(std::move(settings)) {
+Client::Client(ClientSettings settings)
+    : settings_(std::move(settings)),
+      codecs_(settings_.codec_threads, [](const CodecJob& job) { job.route->link->work_on(job); }) {
   if (!settings_.child_of.empty() && settings_.rank >= settings_.child_of.size())
     throw std::invalid_argument("the children of the servers do not include this rank");
   for (unsigned i = 0; i < io_threads(); ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
@@ -30,10 +32,11 @@ Client::Client(ClientSettings settings) : settings_(std::move(settings)) {
 void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby, pid_t peer_pid) {
   if (started_) throw std::logic_error("connect after start");
   IoThread& thread = *threads_[connected_++ % threads_.size()];
-  uint64_t window = settings_.credit_bytes;
-  if (nearby && window > 0) window = std::min<uint64_t>(window, limits::kNearbyWindowBytes);
+  uint64_t most_bytes = settings_.credit_bytes;
+  if (nearby && most_bytes > 0) most_bytes = std::min<uint64_t>(most_bytes, limits::kNearbyWindowBytes);
   ++shards_[server];
-  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, window, peer_pid);
+  links_[{server, shard}] =
+      &thread.add_link(server, std::move(fd), checksum, most_bytes, nearby ? nullptr : &budget_, peer_pid);
 }
 
 void Client::join(std::shared_ptr<LocalGroup> group) {
@@ -45,12 +48,15 @@ void Client::start() {
   started_ = true;
   if (group_) group_->attach(*this);
   if (connected_ == 0) return;  // a machine on its own needs no thread for the network
+  codecs_.start();
   for (auto& thread : threads_) thread->start();
 }
 
 std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
                                         const std::vector<std::pair<uint16_t, uint16_t>>& placement,
-                                        bool direct) {
+                                        bool direct, const std::optional<compress::DeclaredCodec>& codec,
+                                        bool momentum) {
+  cut.whole_partitions = codec.has_value();
   if (const char* reason = invalid(cut)) throw std::invalid_argument(name + ": " + reason);
   if (name.size() > limits::kMaxNameBytes)
     throw std::invalid_argument("the name of a tensor has at most 4096 bytes");
@@ -65,10 +71,18 @@ std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DT
     tensor->group = group;
     tensor->slot = group->slot_of(id);
   }
+  if (momentum) {
+    if (!is_float(dtype)) throw std::invalid_argument(name + ": momentum of " + std::string(name_of(dtype)));
+    tensor->momentum = std::make_unique<compress::Momentum>(dtype, cut.tensor_bytes / size_of(dtype));
+  }
+  // Pieces go round the ranks of a machine, beginning with another rank for every tensor. Those that have a
+  // state stay with their rank when a job goes on under other numbers.
+  const uint64_t first = codec ? compress::name_hash(name) : id;
+  std::vector<uint32_t> own;
   std::map<ServerLink*, std::unique_ptr<Route>> routes;
   for (uint32_t piece = 0; to_servers && piece < cut.pieces(); ++piece) {
-    // Pieces go round the ranks of a machine, beginning with another rank for every tensor.
-    if (group && (id + piece) % group->size() != group->own()) continue;
+    if (group && (first + piece) % group->size() != group->own()) continue;
+    own.push_back(piece);
     const auto [server, first_shard] = placement[cut.partition_of(piece)];
     const uint32_t shards = std::max<uint16_t>(shards_[server], 1);
     const uint32_t shard = (first_shard + piece % cut.pieces_per_partition()) % shards;
@@ -84,15 +98,21 @@ std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DT
     route->pieces.push_back(piece);
   }
   for (auto& [_, route] : routes) tensor->routes.push_back(std::move(route));
+  if (codec && to_servers && cut.tensor_bytes > 0) {
+    if (!is_float(dtype)) throw std::invalid_argument(name + ": a codec for " + std::string(name_of(dtype)));
+    tensor->codec = std::make_unique<TensorCodec>(*codec, name, dtype, cut, own, child() + 1u);
+  }
   std::lock_guard lock(mutex_);
   tensors_[id] = tensor;
   return tensor;
 }
 
 std::shared_ptr<Operation> Client::push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src,
-                                             std::byte* dst, int32_t priority, bool average) {
+                                             std::byte* dst, int32_t priority, bool average, float lr) {
   const uint16_t flags = average ? kFlagAverage : 0;
-  return submit(std::make_shared<Operation>(std::move(tensor), src, dst, priority, flags, 0));
+  auto op = std::make_shared<Operation>(std::move(tensor), src, dst, priority, flags, 0);
+  op->lr = lr;
+  return submit(std::move(op));
 }
 
 std::shared_ptr<Operation> Client::broadcast(std::shared_ptr<Tensor> tensor, std::byte* data, uint32_t root,
@@ -202,6 +222,7 @@ void Client::close() {
   if (threads_.empty()) return;
   fail({"closed", "the job has been shut down", "", -1, ""});
   for (auto& thread : threads_) thread->stop();
+  codecs_.stop();
   // A thread that ended late may have handed work to one that had ended before it.
   for (auto& thread : threads_) thread->drain();
   if (group_) group_->close();
@@ -241,12 +262,16 @@ void Client::check_age(Operation& op, int64_t now, std::string missing, const st
 // ---- observation
 // -------------------------------------------------------------------------------------------
 
-void Client::count_push(uint64_t bytes) {
+void Client::count_push(uint64_t bytes, uint64_t wire_bytes) {
   pushed_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  pushed_wire_bytes_.fetch_add(wire_bytes, std::memory_order_relaxed);
   pieces_sent_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Client::count_pull(uint64_t bytes) { pulled_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+void Client::count_pull(uint64_t bytes, uint64_t wire_bytes) {
+  pulled_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  pulled_wire_bytes_.fetch_add(wire_bytes, std::memory_order_relaxed);
+}
 
 void Client::count_operation(const Operation& op) {
   operations_.fetch_add(1, std::memory_order_relaxed);
@@ -259,13 +284,16 @@ void Client::count_local(const Operation& op) {
 }
 
 std::map<std::string, uint64_t> Client::counters() const {
-  std::map<std::string, uint64_t> out{{"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
-                                      {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
-                                      {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
-                                      {"operations", operations_.load(std::memory_order_relaxed)},
-                                      {"local_bytes", local_bytes_.load(std::memory_order_relaxed)},
-                                      {"wire_sent_bytes", 0},
-                                      {"wire_received_bytes", 0}};
+  std::map<std::string, uint64_t> out{
+      {"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
+      {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
+      {"pushed_wire_bytes", pushed_wire_bytes_.load(std::memory_order_relaxed)},
+      {"pulled_wire_bytes", pulled_wire_bytes_.load(std::memory_order_relaxed)},
+      {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
+      {"operations", operations_.load(std::memory_order_relaxed)},
+      {"local_bytes", local_bytes_.load(std::memory_order_relaxed)},
+      {"wire_sent_bytes", 0},
+      {"wire_received_bytes", 0}};
   for (const auto& thread : threads_) {
     out["wire_sent_bytes"] += thread->sent_bytes();
     out["wire_received_bytes"] += thread->received_bytes();

@@ -4,12 +4,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/event_queue.h"
 #include "local/group.h"
+#include "worker/budget.h"
+#include "worker/codec_pool.h"
 #include "worker/io_thread.h"
 #include "worker/speed.h"
 
@@ -20,6 +23,8 @@ struct ClientSettings {
   uint32_t epoch = 0;
   uint16_t rank = 0;
   std::vector<uint16_t> child_of;  // by rank: which contributor it is to the servers; empty: each its own
+  uint32_t ranks = 1;              // of the job; averages of compressed tensors are over them
+  unsigned codec_threads = 0;      // that compress; 0: in the threads that send
   uint64_t credit_bytes = 0;       // per link; 0: no limit
   double op_timeout_s = 600;
   double stall_warn_s = 10;
@@ -44,12 +49,15 @@ class Client {
 
   // `direct`: without this machine's group.
   // One (server, shard) per partition: where its first piece goes. The others go round the server's shards.
+  // codec: it is compressed on its way to servers. momentum: applied by apply_momentum().
   std::shared_ptr<Tensor> declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
                                   const std::vector<std::pair<uint16_t, uint16_t>>& placement,
-                                  bool direct = false);
+                                  bool direct = false,
+                                  const std::optional<compress::DeclaredCodec>& codec = {},
+                                  bool momentum = false);
   // src and dst have the tensor's bytes, may be the same, and stay valid until the operation is done.
   std::shared_ptr<Operation> push_pull(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst,
-                                       int32_t priority, bool average);
+                                       int32_t priority, bool average, float lr = 0);
   // In place: the bytes of the rank `root` arrive everywhere.
   std::shared_ptr<Operation> broadcast(std::shared_ptr<Tensor> tensor, std::byte* data, uint32_t root,
                                        int32_t priority);
@@ -78,8 +86,10 @@ class Client {
   // The operation has failed: what the threads have of it comes back soon. Any number of times.
   void release_routes(const Operation& op);
   void post(Route& route, const std::shared_ptr<Operation>& op);
-  void count_push(uint64_t bytes);
-  void count_pull(uint64_t bytes);
+  CodecPool& codecs() { return codecs_; }
+  // Of elements, and of what travels for them.
+  void count_push(uint64_t bytes, uint64_t wire_bytes);
+  void count_pull(uint64_t bytes, uint64_t wire_bytes);
   void count_operation(const Operation& op);
   void stalled(Operation& op, const std::string& missing);
   void count_local(const Operation& op);
@@ -95,12 +105,15 @@ class Client {
   EventQueue events_;
   std::shared_ptr<LocalGroup> group_;
   SpeedMeter speed_;
+  CodecPool codecs_;
+  Budget budget_;  // outlives the threads
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::map<std::pair<uint16_t, uint16_t>, ServerLink*> links_;  // by (server, shard)
   std::map<uint16_t, uint16_t> shards_;                         // of each server
   size_t connected_ = 0;
   bool started_ = false;
-  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pieces_sent_{0}, operations_{0}, local_bytes_{0};
+  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pushed_wire_bytes_{0}, pulled_wire_bytes_{0},
+      pieces_sent_{0}, operations_{0}, local_bytes_{0};
   std::atomic<bool> failed_{false};
 
   mutable std::mutex mutex_;  // of what follows

@@ -8,10 +8,11 @@ namespace byteps {
 IoThread::IoThread(Client& client, unsigned index)
     : client_(client), loop_(*this, "bps-io-" + std::to_string(index)) {}
 
-ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes, pid_t peer_pid) {
+ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
+                               pid_t peer_pid) {
   const TcpLink::Options options{client_.settings().job, client_.settings().epoch, checksum};
   links_.push_back(
-      std::make_unique<ServerLink>(*this, server, std::move(fd), options, window_bytes, peer_pid));
+      std::make_unique<ServerLink>(*this, server, std::move(fd), options, most_bytes, budget, peer_pid));
   return *links_.back();
 }
 
@@ -34,9 +35,20 @@ void IoThread::submit(Route& route, std::shared_ptr<Operation> op) {
   post({Work::Kind::submit, &route, std::move(op)});
 }
 void IoThread::abandon(std::shared_ptr<Operation> op) { post({Work::Kind::abandon, nullptr, std::move(op)}); }
+void IoThread::coded(CodecOutcome coded) {
+  Work work{Work::Kind::coded};
+  work.coded = std::move(coded);
+  post(std::move(work));
+}
 void IoThread::abandon_all() { post({Work::Kind::abandon_all}); }
 void IoThread::forget(std::shared_ptr<Tensor> tensor) {
   post({Work::Kind::forget, nullptr, nullptr, std::move(tensor)});
+}
+
+void IoThread::nudge(ServerLink& link) {
+  Work work{Work::Kind::nudge};
+  work.link = &link;
+  post(std::move(work));
 }
 
 void IoThread::on_wake() {
@@ -66,8 +78,17 @@ void IoThread::handle(Work& work) {
     case Work::Kind::abandon_all:
       ended_ = true;
       for (auto& link : links_) link->link()->close();
-      while (!active_.empty()) drop(*active_.back());
+      for (size_t i = active_.size(); i-- > 0;) drop(*active_[i]);
       return;
+    case Work::Kind::coded: {
+      Route& route = *work.coded.job.route;
+      --route.jobs;
+      if (!route.dropped) return route.link->coded(work.coded);
+      if (route.jobs == 0) release(route);
+      return;
+    }
+    case Work::Kind::nudge:
+      return work.link->retry();
     case Work::Kind::forget:
       for (auto& link : links_) link->forget(work.tensor->id);
       return;
@@ -75,11 +96,15 @@ void IoThread::handle(Work& work) {
 }
 
 void IoThread::drop(Route& route) {
-  route.link->abandon(route);
+  if (!route.dropped) route.link->abandon(route);
+  route.jobs -= client_.codecs().cancel(route);
   release(route);
 }
 
+// A thread of the pool may be reading or writing the operation's memory: then it is let go of later.
 void IoThread::release(Route& route) {
+  route.dropped = route.jobs > 0;
+  if (route.dropped) return;
   active_[route.active_index] = active_.back();
   active_[route.active_index]->active_index = route.active_index;
   active_.pop_back();

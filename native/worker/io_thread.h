@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/event_loop.h"
+#include "worker/codec_pool.h"
 #include "worker/server_link.h"
 
 namespace byteps {
@@ -18,7 +19,8 @@ class IoThread final : public EventLoop::Owner {
   IoThread(Client& client, unsigned index);
 
   // Before start().
-  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t window_bytes, pid_t peer_pid);
+  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
+                       pid_t peer_pid);
 
   // Any thread.
   void start();
@@ -29,6 +31,9 @@ class IoThread final : public EventLoop::Owner {
   void abandon(std::shared_ptr<Operation> op);
   // No operation on this tensor will follow.
   void forget(std::shared_ptr<Tensor> tensor);
+  // A job of the pool of codecs is done.
+  void coded(CodecOutcome coded);  // It may be the turn of this link to send.
+  void nudge(ServerLink& link);
   // The client has failed: ends all links and lets go of all operations.
   void abandon_all();
   uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
@@ -44,10 +49,12 @@ class IoThread final : public EventLoop::Owner {
 
  private:
   struct Work {
-    enum class Kind { submit, abandon, abandon_all, forget } kind;
+    enum class Kind { submit, abandon, abandon_all, forget, coded, nudge } kind;
     Route* route = nullptr;
     std::shared_ptr<Operation> op{};
     std::shared_ptr<Tensor> tensor{};
+    CodecOutcome coded{};
+    ServerLink* link = nullptr;
   };
 
   void on_wake() override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "local/group.h"
 #include "wire/declaration.h"
@@ -20,8 +21,9 @@ const std::byte* pushed_memory(const Route& route) {
 }  // namespace
 
 ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
-                       uint64_t window_bytes, pid_t peer_pid)
-    : thread_(thread), server_(server), window_bytes_(window_bytes) {
+                       uint64_t most_bytes, Budget* budget, pid_t peer_pid)
+    : thread_(thread), server_(server), window_(most_bytes, true), budget_(budget) {
+  if (budget_) budget_->add_link(most_bytes);
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
 }
@@ -38,12 +40,26 @@ void ServerLink::submit(Route& route) {
   route.by_address =
       peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(pushed_memory(route));
   if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
-  route.link_bytes_at_start = sent_bytes_;
+  route.link_bytes_at_start = window_.sent_bytes();
+  if (route.tensor->is_coded(*route.op)) {
+    route.by_address = peer_.has_value();  // payloads lie in memory of ours
+    route.encoded.assign(route.pieces.size(), false);
+    route.refusal.clear();
+    if (thread_.client().codecs().threads() > 0) {
+      route.jobs = static_cast<uint32_t>(route.pieces.size());
+      for (uint32_t at = 0; at < route.pieces.size(); ++at) {
+        thread_.client().codecs().post(route.op->priority, {CodecJob::Kind::encode, &route, at});
+      }
+      return;
+    }
+  }
   // Without credit there is no queue worth ordering: first come, first served.
-  const int32_t priority = window_bytes_ > 0 ? route.op->priority : 0;
+  const int32_t priority = window_.limited() ? route.op->priority : 0;
   ready_.push(priority, {&route, 0, static_cast<uint32_t>(route.pieces.size())});
   touched_ = true;
 }
+
+void ServerLink::nudge() { thread_.nudge(*this); }
 
 void ServerLink::settle() {
   if (std::exchange(touched_, false) && link_->alive()) link_->flush();
@@ -51,11 +67,19 @@ void ServerLink::settle() {
 
 void ServerLink::abandon(Route& route) {
   ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
+  touched_ = true;  // what was waiting for its turn may be gone
   // What the server has not read yet it drops, and asks again for what belongs to other operations.
   if (peer_) lease_.withdraw();
   const size_t bytes = route.tensor->cut.tensor_bytes;
   link_->let_go(route.op->src, route.op->src + bytes, thread_.pool());
   link_->let_go(route.op->landing(), route.op->landing() + bytes, thread_.pool());
+  if (!route.tensor->is_coded(*route.op)) return;
+  for (const uint32_t piece : route.pieces) {
+    const PartitionCodec& partition = *route.tensor->codec->of(piece);
+    for (const auto* memory : {&partition.payload, &partition.landing}) {
+      link_->let_go(memory->data(), memory->data() + memory->size(), thread_.pool());
+    }
+  }
 }
 
 // ---- sending
@@ -70,18 +94,21 @@ bool ServerLink::next(OutFrame& out) {
   }
   while (!ready_.empty()) {
     Ready& ready = ready_.top();
-    const uint32_t piece = ready.route->pieces[ready.at];
-    const uint32_t length = ready.route->tensor->cut.length_of(piece);
-    const uint64_t in_flight = sent_bytes_ - received_bytes_;
-    if (window_bytes_ > 0 && in_flight > 0 && in_flight + length > window_bytes_) return false;
-    if (const LocalGroup* group = ready.route->tensor->group) {
-      if (const std::string why = group->disagreement(*ready.route->op); !why.empty()) {
-        fill_refuse(out, ready, why);
-        if (++ready.at == ready.end) ready_.pop();
-        return true;
-      }
+    if (!prepare(ready)) {
+      ready_.pop();
+      continue;
     }
+    const uint32_t piece = ready.route->pieces[ready.at];
+    const uint32_t length = wire_bytes(*ready.route, piece);
+    if (!window_.admits(length)) break;
+    if (const std::string why = refusal(*ready.route); !why.empty()) {
+      fill_refuse(out, ready, why);
+      if (++ready.at == ready.end) ready_.pop();
+      return true;
+    }
+    if (!take_turn(*ready.route->op, piece, length)) return false;
     if (!gather(out, ready)) {  // the operation has failed, and takes the route back in a moment
+      if (budget_) budget_->received(length, now_ns(), [] { return int64_t{0}; });
       ready_.pop();
       continue;
     }
@@ -89,13 +116,21 @@ bool ServerLink::next(OutFrame& out) {
     if (++ready.at == ready.end) ready_.pop();
     return true;
   }
+  if (std::exchange(waiting_, false)) budget_->withdraw(*this);
   return false;
+}
+
+bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length) {
+  if (!budget_) return true;
+  const int32_t priority = window_.limited() ? op.priority : 0;
+  waiting_ = !budget_->admit(*this, {priority, op.started_ns, piece}, length, now_ns());
+  return !waiting_;
 }
 
 bool ServerLink::gather(OutFrame& out, const Ready& ready) {
   Route& route = *ready.route;
   LocalGroup* group = route.tensor->group;
-  if (!group) return true;
+  if (!group || route.tensor->is_coded(*route.op)) return true;
   const uint32_t piece = route.pieces[ready.at];
   if (LocalGroup::sums_wide(*route.op)) {  // made anew for every sending: the contributions are still there
     const uint32_t elements = route.tensor->cut.length_of(piece) / size_of(route.tensor->dtype);
@@ -109,7 +144,9 @@ bool ServerLink::gather(OutFrame& out, const Ready& ready) {
 void ServerLink::fill_declare(OutFrame& out) {
   Route& route = *to_declare_.front();
   to_declare_.pop_front();
-  const auto payload = encode_declaration({route.tensor->cut, route.tensor->name});
+  const TensorCodec* codec = route.tensor->codec.get();
+  const auto payload = encode_declaration(
+      {route.tensor->cut, route.tensor->name, codec ? to_fields(codec->declared) : CodecFields{}});
   out.keep = thread_.pool().take(payload.size());
   std::memcpy(out.keep.data(), payload.data(), payload.size());
   out.payload = out.keep.data();
@@ -141,17 +178,20 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   const bool wide = static_cast<bool>(out.keep);  // float32 sums, see gather()
   const uint32_t bytes = empty ? 0 : wide ? 2 * length : length;
   const std::byte* data = wide ? out.keep.data() : pushed_memory(route) + route.tensor->cut.offset_of(piece);
+  const bool coded = route.tensor->is_coded(op);
   Header& header = out.header;
   header.type = FrameType::push;
   header.flags = op.flags;
-  header.detail = root;
+  header.detail = coded ? 0 : root;
   header.dtype = static_cast<uint8_t>(wide ? DType::f32 : route.tensor->dtype);
   header.key = make_key(route.tensor->id, piece);
   header.round = op.round;
   header.priority = op.priority;
   header.length = bytes;
   out.payload = data;
-  if (route.by_address && !wide && length >= limits::kByAddressBytes) {
+  if (coded) {
+    fill_coded(out, route, piece);
+  } else if (route.by_address && !wide && length >= limits::kByAddressBytes) {
     header.flags |= kFlagByAddress;  // of an empty contribution: the answer may be
     if (!empty) {
       const Offer offer = lease_.offer(data);
@@ -162,23 +202,163 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     }
   }
 
-  sent_bytes_ += bytes;
-  const uint64_t in_flight = sent_bytes_ - received_bytes_;
-  const bool nearly_used = in_flight + limits::kPieceBytes > window_bytes_;
-  if (window_bytes_ > 0 && (nearly_used || sent_bytes_ - asked_at_bytes_ >= window_bytes_ / 4)) {
-    header.flags |= kFlagWantCredit;
-    asked_at_bytes_ = sent_bytes_;
+  const uint32_t sent = coded ? wire_bytes(route, piece) : bytes;
+  window_.sent(sent, now_ns());
+  const bool nearly_used = !window_.admits(limits::kPieceBytes) || (budget_ && budget_->scarce());
+  if (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4) {
+    header.flags |= window_.limited() ? kFlagWantCredit : 0;
+    asked_at_bytes_ = window_.sent_bytes();
   }
   if (ready.at + 1 == route.pieces.size()) {
     uint64_t own = 0;
-    for (const uint32_t p : route.pieces) own += empty ? 0 : route.tensor->cut.length_of(p);
-    const uint64_t between = sent_bytes_ - route.link_bytes_at_start;
+    for (const uint32_t p : route.pieces) own += empty ? 0 : wire_bytes(route, p);
+    const uint64_t between = window_.sent_bytes() - route.link_bytes_at_start;
     op.waited_bytes.fetch_add(between > own ? between - own : 0, std::memory_order_relaxed);
   }
-  thread_.client().count_push(bytes);
+  thread_.client().count_push(bytes, sent);
   thread_.client().sample(*route.tensor, route.tensor->group ? "push of this machine" : "push", header.round,
                           piece, data, bytes, wide ? DType::f32 : route.tensor->dtype);
   thread_.trace_frame(">", *this, header);
+}
+
+// ---- with a codec
+// ------------------------------------------------------------------------------------------
+
+// Why this rank has nothing to push of an operation, if so.
+std::string ServerLink::refusal(const Route& route) const {
+  if (!route.refusal.empty()) return route.refusal;
+  return route.tensor->group ? route.tensor->group->disagreement(*route.op) : std::string();
+}
+
+uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
+  if (route.tensor->is_coded(*route.op)) return route.tensor->codec->of(piece)->payload_bytes;
+  return route.tensor->cut.length_of(piece);
+}
+
+// Without a pool a piece is compressed when it is about to be sent.
+bool ServerLink::prepare(Ready& ready) {
+  Route& route = *ready.route;
+  if (!route.tensor->is_coded(*route.op) || route.encoded[ready.at] || !refusal(route).empty()) return true;
+  try {
+    route.encoded[ready.at] = encode(route, ready.at);
+    return route.encoded[ready.at];
+  } catch (const std::exception& error) {
+    route.refusal = route.tensor->name + ": " + error.what();
+    return true;
+  }
+}
+
+bool ServerLink::encode(Route& route, uint32_t position) {
+  const Tensor& tensor = *route.tensor;
+  Operation& op = *route.op;
+  const uint32_t piece = route.pieces[position];
+  PartitionCodec& partition = *tensor.codec->of(piece);
+  const float scale =
+      op.flags & kFlagAverage ? 1.0f / static_cast<float>(thread_.client().settings().ranks) : 1.0f;
+  if (tensor.group && is_half(tensor.dtype)) {
+    float* sum = TensorCodec::scratch(partition.elements);
+    if (!tensor.group->gather_wide(op, piece, sum)) return false;
+    tensor.codec->encode_wide(partition, sum, scale, op.coding);
+    return true;
+  }
+  if (tensor.group && !tensor.group->gather(op, piece)) return false;
+  tensor.codec->encode(partition, tensor.dtype, pushed_memory(route) + tensor.cut.offset_of(piece), scale,
+                       op.coding);
+  return true;
+}
+
+void ServerLink::decode(Route& route, uint32_t position, uint32_t bytes) {
+  const Tensor& tensor = *route.tensor;
+  const uint32_t piece = route.pieces[position];
+  tensor.codec->decode(*tensor.codec->of(piece), tensor.dtype, bytes, route.op->coding.terms.step,
+                       route.op->landing() + tensor.cut.offset_of(piece));
+}
+
+void ServerLink::work_on(const CodecJob& job) {
+  CodecOutcome outcome{job};
+  try {
+    if (job.kind == CodecJob::Kind::decode) {
+      decode(*job.route, job.position, job.bytes);
+    } else if (LocalGroup* group = job.route->tensor->group;
+               !group || group->disagreement(*job.route->op).empty()) {
+      outcome.done = encode(*job.route, job.position);
+    }
+  } catch (const std::exception& error) {
+    outcome.error = error.what();
+  }
+  thread_.coded(std::move(outcome));
+}
+
+void ServerLink::coded(const CodecOutcome& coded) {
+  Route& route = *coded.job.route;
+  const uint32_t at = coded.job.position;
+  if (coded.job.kind == CodecJob::Kind::encode) {
+    if (!coded.done) return;  // the operation has failed, and takes the route back in a moment
+    if (!coded.error.empty()) route.refusal = route.tensor->name + ": " + coded.error;
+    route.encoded[at] = true;
+    ready_.push(window_.limited() ? route.op->priority : 0, {&route, at, at + 1});
+    touched_ = true;
+    return;
+  }
+  if (!coded.error.empty()) return refuse_result(route, at, coded.error);
+  landed(route, route.pieces[at], coded.job.bytes);
+  if (--route.left == 0) thread_.release(route);
+}
+
+void ServerLink::refuse_result(const Route& route, uint32_t position, const std::string& why) {
+  if (!link_->alive()) return;
+  link_->close();
+  on_end(*link_, byteps::Link::End::violation,
+         "RESULT: " + route.tensor->name + " piece " + std::to_string(route.pieces[position]) + " round " +
+             std::to_string(route.op->round) + " is not a payload of its codec: " + why);
+}
+
+void ServerLink::fill_coded(OutFrame& out, const Route& route, uint32_t piece) {
+  const PartitionCodec& partition = *route.tensor->codec->of(piece);
+  Header& header = out.header;
+  header.codec = route.tensor->codec->kind();
+  header.received = route.op->coding.terms.word();
+  header.length = partition.payload_bytes;
+  out.payload = partition.payload.data();
+  if (!route.by_address || partition.payload_bytes < limits::kByAddressBytes) return;
+  const Offer offer = lease_.offer(partition.payload.data());
+  out.keep = thread_.pool().take(kOfferBytes);
+  std::memcpy(out.keep.data(), &offer, kOfferBytes);
+  out.payload = out.keep.data();
+  header.flags |= kFlagByAddress;
+  header.detail = partition.payload_bytes;
+  header.length = kOfferBytes;
+}
+
+// Where a compressed result lands.
+std::byte* ServerLink::begin_coded(const Header& header, const Route& route, uint32_t piece) {
+  const uint32_t bytes = header.flags & kFlagByAddress ? header.detail : header.length;
+  const bool expected = route.tensor->is_coded(*route.op) && header.codec == route.tensor->codec->kind();
+  const size_t room = expected ? route.tensor->codec->of(piece)->landing.size() : 0;
+  if (bytes == 0 || bytes > room) {
+    throw WireError("RESULT: " + route.tensor->name + ": " + std::to_string(bytes) + " bytes of codec " +
+                    std::to_string(header.codec) + ", expected at most " + std::to_string(room));
+  }
+  if (header.flags & kFlagByAddress) return reinterpret_cast<std::byte*>(&offer_);
+  return route.tensor->codec->of(piece)->landing.data();
+}
+
+void ServerLink::take_coded(const Header& header, Route& route, size_t position) {
+  const bool by_address = (header.flags & kFlagByAddress) != 0;
+  const uint32_t bytes = by_address ? header.detail : header.length;
+  if (by_address) {
+    fetch(header, route, route.tensor->codec->of(route.pieces[position])->landing.data(), bytes);
+  }
+  const auto at = static_cast<uint32_t>(position);
+  CodecPool& pool = thread_.client().codecs();
+  if (pool.threads() == 0) {
+    decode(route, at, bytes);
+    landed(route, route.pieces[position], bytes);
+    return answered(route, position);
+  }
+  route.answered[position] = true;
+  ++route.jobs;
+  pool.post(route.op->priority, {CodecJob::Kind::decode, &route, at, bytes});
 }
 
 // ---- receiving
@@ -198,9 +378,13 @@ std::pair<Route*, size_t> ServerLink::find(const Header& header) {
 
 std::byte* ServerLink::begin(const Header& header) {
   thread_.trace_frame("<", *this, header);
-  if (header.received > sent_bytes_) throw WireError("the server claims more bytes than it was sent");
-  if (header.received > received_bytes_) {
-    received_bytes_ = header.received;
+  if (header.received > window_.sent_bytes())
+    throw WireError("the server claims more bytes than it was sent");
+  if (header.received > window_.received_bytes()) {
+    const int64_t now = now_ns();
+    const auto round_trip = [this] { return link_->round_trip_ns(); };
+    if (budget_) budget_->received(header.received - window_.received_bytes(), now, round_trip);
+    window_.received(header.received, now, round_trip);
     touched_ = true;  // credit came back: more may be sent
   }
   switch (header.type) {
@@ -214,11 +398,11 @@ std::byte* ServerLink::begin(const Header& header) {
     case FrameType::result: {
       const auto [route, position] = find(header);
       if (!route || header.length == 0) return nullptr;
-      if (header.flags & kFlagByAddress) {
-        if (!peer_) throw WireError("RESULT: by address on a connection where that was not agreed");
-        return reinterpret_cast<std::byte*>(&offer_);
-      }
+      if ((header.flags & kFlagByAddress) && !peer_)
+        throw WireError("RESULT: by address on a connection where that was not agreed");
       const uint32_t piece = route->pieces[position];
+      if (header.codec != 0) return begin_coded(header, *route, piece);
+      if (header.flags & kFlagByAddress) return reinterpret_cast<std::byte*>(&offer_);
       if (header.length != route->tensor->cut.length_of(piece)) {
         throw WireError("RESULT: " + route->tensor->name + ": " + std::to_string(header.length) +
                         " bytes, expected " + std::to_string(route->tensor->cut.length_of(piece)));
@@ -243,16 +427,16 @@ void ServerLink::end(const Header& header, bool landed) {
       const bool keeps_own =
           (op.flags & kFlagBroadcast) && thread_.client().child_of(op.root) == thread_.client().child();
       if (header.length == 0 && !keeps_own) throw WireError("RESULT: empty");
+      const uint32_t piece = route->pieces[position];
+      if (landed && header.codec != 0) return take_coded(header, *route, position);
       if (landed) {
-        const uint32_t piece = route->pieces[position];
         const uint32_t bytes = route->tensor->cut.length_of(piece);
-        if (header.flags & kFlagByAddress) fetch(header, *route, piece);
-        thread_.client().count_pull(bytes);
-        thread_.client().sample(*route->tensor, route->tensor->group ? "pull of this machine" : "pull",
-                                header.round, piece, op.landing() + route->tensor->cut.offset_of(piece),
-                                bytes, route->tensor->dtype);
+        if (header.flags & kFlagByAddress)
+          fetch(header, *route, op.landing() + route->tensor->cut.offset_of(piece), bytes);
+        this->landed(*route, piece, bytes);
+      } else if (route->tensor->group) {
+        route->tensor->group->publish(op, piece);
       }
-      if (route->tensor->group) route->tensor->group->publish(op, route->pieces[position]);
       answered(*route, position);
       return;
     }
@@ -278,10 +462,20 @@ void ServerLink::end(const Header& header, bool landed) {
   }
 }
 
+// The elements of a result lie in the operation's memory.
+void ServerLink::landed(Route& route, uint32_t piece, uint32_t wire_bytes) {
+  const Tensor& tensor = *route.tensor;
+  Operation& op = *route.op;
+  const uint32_t bytes = tensor.cut.length_of(piece);
+  thread_.client().count_pull(bytes, wire_bytes);
+  thread_.client().sample(tensor, tensor.group ? "pull of this machine" : "pull", op.round, piece,
+                          op.landing() + tensor.cut.offset_of(piece), bytes, tensor.dtype);
+  if (tensor.group) tensor.group->publish(op, piece);
+}
+
 // The result itself, out of the server's memory. Why it is still there: see Shard::send_result.
-void ServerLink::fetch(const Header& header, Route& route, uint32_t piece) {
-  const uint32_t bytes = route.tensor->cut.length_of(piece);
-  const auto copied = peer_->copy(route.op->landing() + route.tensor->cut.offset_of(piece), offer_, bytes);
+void ServerLink::fetch(const Header& header, Route& route, std::byte* to, uint32_t bytes) {
+  const auto copied = peer_->copy(to, offer_, bytes);
   if (copied == PeerMemory::Copied::yes) return;
   const std::string what = "RESULT: cannot read " + std::to_string(bytes) + " bytes of " +
                            route.tensor->name + " round " + std::to_string(header.round) + " at " +
@@ -297,7 +491,7 @@ void ServerLink::answered(Route& route, size_t position) {
   if (--route.left == 0) thread_.release(route);
 }
 
-void ServerLink::on_end(Link&, Link::End end, const std::string& reason) {
+void ServerLink::on_end(byteps::Link&, byteps::Link::End end, const std::string& reason) {
   thread_.link_ended(*this, end, reason);
 }
 

@@ -9,26 +9,38 @@
 #include "transport/shm/lease.h"
 #include "transport/shm/peer_memory.h"
 #include "transport/tcp/tcp_link.h"
+#include "worker/budget.h"
+#include "worker/codec_pool.h"
 #include "worker/tensor.h"
+#include "worker/window.h"
 
 namespace byteps {
 
 class IoThread;
 
-class ServerLink final : public FrameSource, public FrameSink, public Link::Watcher {
+class ServerLink final : public FrameSource,
+                         public FrameSink,
+                         public byteps::Link::Watcher,
+                         public Budget::Link {
  public:
-  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t window_bytes,
-             pid_t peer_pid);
+  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t most_bytes,
+             Budget* budget, pid_t peer_pid);
 
   uint16_t server() const { return server_; }
   IoThread& thread() { return thread_; }
   const std::shared_ptr<TcpLink>& link() const { return link_; }
+  void nudge() override;  // any thread: it may be its turn to send
 
   // Thread of the link.
+  void retry() { touched_ = true; }
   void submit(Route& route);
   void abandon(Route& route);  // the operation's memory is about to go
   void forget(uint32_t tensor) { routes_.erase(tensor); }
   void settle();
+  void coded(const CodecOutcome& coded);
+
+  // A thread of the pool of codecs.
+  void work_on(const CodecJob& job);
 
  private:
   // Pieces [at, end) of a route, still to be pushed.
@@ -40,21 +52,33 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   bool next(OutFrame& out) override;
   std::byte* begin(const Header& header) override;
   void end(const Header& header, bool landed) override;
-  void on_end(Link& link, Link::End end, const std::string& reason) override;
-
+  void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
+  bool take_turn(const Operation& op, uint32_t piece, uint32_t length);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
   bool gather(OutFrame& out, const Ready& ready);
+  // With a codec: the payload of a piece, made once. False: the operation has failed.
+  bool encode(Route& route, uint32_t position);
+  void decode(Route& route, uint32_t position, uint32_t bytes);
+  bool prepare(Ready& ready);
+  uint32_t wire_bytes(const Route& route, uint32_t piece) const;
+  void fill_coded(OutFrame& out, const Route& route, uint32_t piece);
+  void take_coded(const Header& header, Route& route, size_t position);
+  std::byte* begin_coded(const Header& header, const Route& route, uint32_t piece);
+  void refuse_result(const Route& route, uint32_t position, const std::string& why);
+  std::string refusal(const Route& route) const;
+  void landed(Route& route, uint32_t piece, uint32_t wire_bytes);
   void fill_declare(OutFrame& out);
   void fill_refuse(OutFrame& out, const Ready& ready, const std::string& why);
   void fill_push(OutFrame& out, Ready& ready);
   // The route and position that a frame from the server answers, or {nullptr, 0} if nobody waits for it.
   std::pair<Route*, size_t> find(const Header& header);
-  void fetch(const Header& header, Route& route, uint32_t piece);
+  void fetch(const Header& header, Route& route, std::byte* to, uint32_t bytes);
   void answered(Route& route, size_t position);
 
   IoThread& thread_;
   const uint16_t server_;
-  const uint64_t window_bytes_;     // contributions that the server has not consumed; 0: no limit
+  Window window_;                   // of this link alone: what its credit allows
+  Budget* const budget_;            // of all links to other machines, or nullptr: the server is on this one
   std::optional<PeerMemory> peer_;  // if payloads may go by address
   Lease lease_;                     // of contributions pushed by address
   std::shared_ptr<TcpLink> link_;
@@ -63,9 +87,8 @@ class ServerLink final : public FrameSource, public FrameSink, public Link::Watc
   ReadyQueue<Ready> ready_;
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
   Offer offer_;                   // payload of a RESULT by address
-  uint64_t sent_bytes_ = 0;       // contributions given to the wire
-  uint64_t received_bytes_ = 0;   // of that, what the server has consumed
-  uint64_t asked_at_bytes_ = 0;   // sent_bytes_ when credit was last asked for
+  bool waiting_ = false;          // for its turn in the budget
+  uint64_t asked_at_bytes_ = 0;   // what had been sent when credit was last asked for
   bool touched_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "worker/tensor.h"
 
 #include "local/group.h"
+#include "wire/header.h"
 #include "worker/client.h"
 
 namespace byteps {
@@ -21,7 +22,10 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
   if (failure.kind.empty()) {
     std::lock_guard lock(mutex_);
     failure = poison_;
-    if (failure.kind.empty()) op->round = next_round_++;
+    if (failure.kind.empty()) {
+      op->round = next_round_++;
+      if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
+    }
   }
   if (!failure.kind.empty()) op->fail(std::move(failure));
   if ((routes.empty() && !group) || op->failing()) {
@@ -31,6 +35,18 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
   }
   if (group) return group->contribute(op);
   post_routes(op);
+}
+
+bool Tensor::is_coded(const Operation& op) const { return codec && !(op.flags & kFlagBroadcast); }
+
+uint32_t Tensor::steps() {
+  std::lock_guard lock(mutex_);
+  return codec ? codec->step(next_round_) : 0;
+}
+
+void Tensor::set_steps(uint32_t steps) {
+  std::lock_guard lock(mutex_);
+  if (codec) codec->set_step(steps, next_round_);
 }
 
 void Tensor::post_routes(const std::shared_ptr<Operation>& op) {

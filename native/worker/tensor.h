@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/momentum.h"
 #include "local/slot.h"
 #include "reduce/dtype.h"
 #include "wire/cut.h"
@@ -31,6 +32,10 @@ struct Route {
   std::vector<bool> answered;        // by position in `pieces`
   std::vector<bool> gathered;        // likewise; only with a local group
   uint32_t left = 0;                 // pieces of it not yet answered
+  std::vector<bool> encoded;         // likewise by position; only with a codec
+  std::string refusal;               // why this rank could not compress it
+  uint32_t jobs = 0;                 // in the pool of codecs, or on their way back
+  bool dropped = false;              // let go of it when those have come back
   uint64_t link_bytes_at_start = 0;  // what the link had sent when it was submitted
   size_t active_index = 0;           // place in the thread's list of active routes
 };
@@ -51,8 +56,15 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   const DType dtype;
   const Cut cut;
   std::vector<std::unique_ptr<Route>> routes;
-  LocalGroup* group = nullptr;  // the ranks of this machine reduce it among themselves
-  SlotView slot;                // where they do so
+  LocalGroup* group = nullptr;                   // the ranks of this machine reduce it among themselves
+  SlotView slot;                                 // where they do so
+  std::unique_ptr<TensorCodec> codec;            // if it is compressed on its way to servers
+  std::unique_ptr<compress::Momentum> momentum;  // if that is applied here
+
+  bool is_coded(const Operation& op) const;
+  // The state of the codec, between operations: how many rounds it has seen.
+  uint32_t steps();
+  void set_steps(uint32_t steps);
 
   // Any thread.
   void submit(std::shared_ptr<Operation> op);

@@ -56,6 +56,7 @@ class Codec:
         l2: bool = False,
         natural: bool = False,
         feedback: bool = False,
+        halves: bool = False,
         seed: int = 1,
         key: int = 0,
         kernels: str = "best",
@@ -70,8 +71,40 @@ class Codec:
         """The bytes of the payload."""
     def decode(self, payload: int, nbytes: int, round: int, out: int) -> None: ...
     def decode_add(self, payload: int, nbytes: int, round: int, acc: int) -> None: ...
-    def encode_with_feedback(self, g: int, c: float, error: int, round: int, out: int) -> int:
-        """p = g + c * error; out = C(p); error = p - decode(C(p))."""
+    def encode_with_feedback(
+        self, g: int, c: float, error: int, round: int, out: int, a: float = 1.0
+    ) -> int:
+        """p = a * g + c * error; out = C(p); error = p - decode(C(p))."""
+
+class CodecParams:
+    """The codec of a declared tensor; ``feedback`` is "", "vanilla", "corrected" or "sparse"."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        k: float = 0.0,
+        scaling: bool = False,
+        l2: bool = False,
+        natural: bool = False,
+        halves: bool = False,
+        feedback: str = "",
+        seed: int = 1,
+        text: str = "",
+    ) -> None: ...
+
+class Momentum:
+    """Nesterov momentum of one tensor of floating point."""
+
+    def __init__(self, dtype: int, elements: int) -> None: ...
+    def apply(self, src: int, dst: int, mu: float) -> None:
+        """m = mu * m + src; dst = src + mu * m."""
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Address and bytes of m: float64 for float64, else float32."""
+
+def stream_key(name: str, partition: int, codec: CodecParams, sender: int) -> int:
+    """What random numbers of a partition are drawn with; sender 0 is the server, i + 1 is child i."""
 
 def nesterov(momentum: int, g: int, mu: float, n: int) -> None:
     """In place: momentum = mu * momentum + g; g = g + mu * momentum."""
@@ -170,6 +203,17 @@ class Tensor:
     def nbytes(self) -> int: ...
     @property
     def pieces(self) -> int: ...
+    @property
+    def is_compressed(self) -> bool: ...
+    # The state of its codec; between operations only.
+    @property
+    def momentum(self) -> tuple[int, int]:
+        """Address and bytes; (0, 0) if it has none."""
+    @property
+    def errors(self) -> dict[int, tuple[int, int]]:
+        """By partition that this rank pushes: address and bytes of float32."""
+    steps: int
+    previous_lr: float
 
 class Handle:
     def done(self) -> bool:
@@ -198,6 +242,8 @@ class Client:
         verbose: int = 0,
         sample: str = "",
         telemetry: bool = True,
+        ranks: int = 1,
+        codec_threads: int = 0,
     ) -> None: ...
     def connect(
         self, server: int, shard: int, fd: int, checksum: bool, nearby: bool, peer_pid: int = 0
@@ -218,9 +264,20 @@ class Client:
         partition_bytes: int,
         placement: list[tuple[int, int]],
         direct: bool = False,
+        codec: CodecParams | None = None,
+        momentum: bool = False,
     ) -> Tensor:
         """``direct``: this rank pushes it to the servers itself, without its machine's group."""
-    def push_pull(self, tensor: Tensor, src: int, dst: int, priority: int, average: bool) -> Handle: ...
+    def push_pull(
+        self,
+        tensor: Tensor,
+        src: int,
+        dst: int,
+        priority: int,
+        average: bool,
+        lr: float = 0.0,
+        mu: float = 0.0,
+    ) -> Handle: ...
     def broadcast(self, tensor: Tensor, address: int, root: int, priority: int) -> Handle: ...
     def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None: ...
     def fail_tensor(self, tensor_id: int, message: str) -> None: ...

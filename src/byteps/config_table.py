@@ -82,11 +82,11 @@ class DataPath:
     scheduling_credit: int = row("BYTEPS_SCHEDULING_CREDIT", p.integer(0, 1 << 20), 4,
         "partitions in flight per server connection; 0 = unlimited, first come first served")
     min_compress_bytes: int = row("BYTEPS_MIN_COMPRESS_BYTES", p.integer(0), 65536,
-        "a tensor of fewer bytes is sent uncompressed", status=NOT_YET,
+        "a tensor of fewer bytes is sent uncompressed",
         aliases=("BYTEPS_MIN_COMPRESS_BYTE",))
     threadpool_size: int = row("BYTEPS_THREADPOOL_SIZE", p.integer(0, 1024),
         lambda: max(1, _machine_cores() - 1),
-        "threads that compress; 0 = in the sending thread", status=NOT_YET,
+        "threads that compress; 0 = in the sending thread",
         default_text="cores of this rank less one, at least 1")
     server_engine_thread: int = row("BYTEPS_SERVER_ENGINE_THREAD", p.integer(1, 256),
         lambda: min(4, _machine_cores()),

@@ -36,6 +36,7 @@ class FakeHandle:
 class FakeClient:
     def __init__(self) -> None:
         self.declared: list[tuple[int, str, int, int, int, list[tuple[int, int]]]] = []
+        self.options: list[dict[str, Any]] = []  # what each tensor was declared with besides
         self.handles: list[FakeHandle] = []
         self.calls: list[tuple[Any, ...]] = []
         self.failures: list[tuple[Any, ...]] = []
@@ -43,8 +44,9 @@ class FakeClient:
         self.refuse_with: Exception | None = None
         self.stuck: list[FakeHandle] = []  # another rank may be writing to their memory: never done
 
-    def declare(self, *arguments: Any) -> str:
+    def declare(self, *arguments: Any, **options: Any) -> str:
         self.declared.append(arguments)  # type: ignore[arg-type]
+        self.options.append(options)
         return f"native {arguments[0]}"
 
     def push_pull(self, tensor: Any, src: int, dst: int, priority: int, average: bool) -> FakeHandle:

@@ -184,8 +184,6 @@ def test_status_of_every_variable() -> None:
     assert by_status == {
         NOT_YET: [
             "enable_rdma",
-            "min_compress_bytes",
-            "threadpool_size",
             "trace_dir",
             "trace_end_step",
             "trace_on",

@@ -8,11 +8,12 @@ from typing import cast
 import planes
 import pytest
 
+from byteps import config
 from byteps.errors import ConfigError, DeclarationError
 from byteps.worker.interface import Spec
 from byteps.worker.tensors import Tensors, codec_of
 
-FLOAT32, FLOAT64 = 0, 1
+FLOAT32, FLOAT64, INT32 = 0, 1, 4
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def client() -> planes.FakeClient:
 
 @pytest.fixture
 def tensors(control: planes.FakeControl, client: planes.FakeClient) -> Tensors:
-    return Tensors(control, client, partition_bytes=101)
+    return Tensors(control, client, config.load({"BYTEPS_PARTITION_BYTES": "101"}))
 
 
 def test_many_tensors_are_declared_with_one_message(tensors: Tensors, control: planes.FakeControl) -> None:
@@ -50,7 +51,7 @@ def test_a_tensor_declared_alike_costs_no_message(tensors: Tensors, control: pla
 
 
 @pytest.mark.parametrize(
-    "changed", [Spec("x", FLOAT32, (3,)), Spec("x", FLOAT64, (2,)), Spec("x", FLOAT32, (2,), "c")]
+    "changed", [Spec("x", FLOAT32, (3,)), Spec("x", FLOAT64, (2,)), Spec("x", FLOAT32, (2,), "compressor=onebit")]
 )
 def test_a_changed_tensor_is_the_next_generation(
     tensors: Tensors, control: planes.FakeControl, changed: Spec
@@ -163,13 +164,13 @@ class TestAutomaticNames:
         calls = [((2,), FLOAT32), ((3,), FLOAT32), ((2,), FLOAT32), ((2,), FLOAT64), ((3,), FLOAT32)]
 
         def names() -> list[str]:
-            table = Tensors(planes.FakeControl(), planes.FakeClient(), 8)
+            table = Tensors(planes.FakeControl(), planes.FakeClient(), config.load({}))
             return [table.automatic_name("push_pull", dtype, shape, "") for shape, dtype in calls]
 
         assert names() == names() == [f"push_pull.noname.{i}" for i in (0, 1, 0, 3, 1)]
 
     def test_the_first_difference_in_order_meets_in_one_name(self, tensors: Tensors) -> None:
-        other = Tensors(planes.FakeControl(), planes.FakeClient(), 8)
+        other = Tensors(planes.FakeControl(), planes.FakeClient(), config.load({}))
         assert tensors.automatic_name("push_pull", FLOAT32, (2,), "") == other.automatic_name(
             "push_pull", FLOAT32, (3,), ""
         )
@@ -182,7 +183,46 @@ class TestAutomaticNames:
         assert len({tensors.automatic_name("push_pull", 0, (5,), "") for _ in range(1000)}) == 1
 
 
-def test_compression_is_refused_clearly() -> None:
-    assert codec_of(None) == codec_of({}) == ""
-    with pytest.raises(ConfigError, match=r"onebit.*uncompressed.*None"):
-        codec_of({"compressor": "onebit"})
+def test_the_codec_of_parameters_is_their_canonical_text() -> None:
+    assert codec_of(None) == codec_of({}) == codec_of({"compressor": None, "fp16": False}) == ""
+    assert codec_of({"scaling": True, "compressor": "onebit"}) == "compressor=onebit,scaling=true"
+    with pytest.raises(ValueError, match=r"compressor.*'twobit'.*onebit"):
+        codec_of({"compressor": "twobit"})
+    with pytest.raises(ValueError, match="k"):
+        codec_of({"compressor": "topk", "k": []})
+    codec_of({"compressor": "topk", "k": 1})
+    with pytest.raises(ValueError, match="True"):  # equal to 1 in a table, and yet no number
+        codec_of({"compressor": "topk", "k": True})
+
+
+def test_what_is_compressed(control: planes.FakeControl, client: planes.FakeClient) -> None:
+    limit = {"BYTEPS_MIN_COMPRESS_BYTES": "64", "DMLC_NUM_WORKER": "2"}
+    tensors = Tensors(control, client, config.load(limit))
+    codec = "compressor=onebit,momentum=nesterov"
+    specs = [
+        Spec("large", FLOAT32, (16,), codec),
+        Spec("small", FLOAT32, (15,), codec),
+        Spec("integer", INT32, (16,), codec),
+        Spec("plain", FLOAT32, (16,)),
+    ]
+    tensors.declare(specs)
+    told = {spec.name: spec.codec for spec, _ in control.messages[0]}
+    assert told["large"] == told["integer"] == codec
+    assert told["small"].startswith(codec) and "fewer than 64 bytes" in told["small"]
+    options = dict(zip(("large", "small", "integer", "plain"), client.options, strict=True))
+    assert options["large"]["codec"] is not None and options["large"]["momentum"]
+    assert options["small"] == {"codec": None, "momentum": True}
+    assert options["integer"] == options["plain"] == {}
+    assert [tensors.by_name[spec.name].is_rated for spec in specs] == [True, True, False, False]
+    tensors.declare(specs)
+    assert len(control.messages) == 1
+
+
+def test_rates_reach_tensors_before_and_after_they_are_declared(tensors: Tensors) -> None:
+    codec = "momentum=nesterov"
+    tensors.declare([Spec("a", FLOAT32, (2,), codec)])
+    assert (tensors.by_name["a"].lr, tensors.by_name["a"].mu) == (0.0, 0.9)
+    tensors.set_rates(None, 0.1, None)
+    tensors.set_rates(["b"], None, 0.5)
+    tensors.declare([Spec("b", FLOAT32, (2,), codec)])
+    assert [(tensors.by_name[name].lr, tensors.by_name[name].mu) for name in "ab"] == [(0.1, 0.9), (0.1, 0.5)]

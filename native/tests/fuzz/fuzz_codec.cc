@@ -64,7 +64,7 @@ void encode_any(const CodecSpec& spec, const std::vector<float>& x) {
     std::vector<float> back(x.size()), error(x.size());
     codec->decode(out.data(), out.size(), 3, back.data());
     std::vector<std::byte> room(codec->max_bytes());
-    codec->encode_with_feedback(x.data(), 1, error.data(), 3, room.data());
+    codec->encode_with_feedback(x.data(), 1, 1, error.data(), 3, room.data());
   }
 }
 
@@ -74,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 4) return 0;
   CodecSpec spec;
   spec.kind = static_cast<CodecKind>(1 + data[0] % 5);
-  spec.scaling = spec.l2 = (data[0] & 0x40) != 0;
+  spec.scaling = spec.l2 = spec.halves = (data[0] & 0x40) != 0;
   spec.natural = spec.feedback = (data[0] & 0x80) != 0;
   spec.k = data[1] < 128 ? 1 + data[1] % 127 : (data[1] - 127) / 130.0;
   if (spec.kind == CodecKind::dithering && spec.k < 1) spec.k = spec.natural ? 127 : 1 << 20;

@@ -1,9 +1,13 @@
 #include "transport/tcp/tcp_link.h"
 
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "base/crc32c.h"
@@ -184,6 +188,32 @@ void TcpLink::want_write(bool yes) {
   if (yes == writing_) return;
   writing_ = yes;
   loop_.modify(fd_.get(), yes ? EPOLLIN | EPOLLOUT : EPOLLIN, this);
+}
+
+int64_t TcpLink::round_trip_ns() const {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  if (size < offsetof(tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt)) return 0;  // an old kernel
+  return info.tcpi_min_rtt == UINT32_MAX ? 0 : int64_t{info.tcpi_min_rtt} * 1000;
+}
+
+bool TcpLink::nearby() const {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_size = sizeof(own), peer_size = sizeof(peer);
+  if (getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+      getpeername(fd_.get(), reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) {
+    return false;
+  }
+  if (own.ss_family == AF_INET) {
+    return reinterpret_cast<sockaddr_in&>(own).sin_addr.s_addr ==
+           reinterpret_cast<sockaddr_in&>(peer).sin_addr.s_addr;
+  }
+  if (own.ss_family == AF_INET6) {
+    return std::memcmp(&reinterpret_cast<sockaddr_in6&>(own).sin6_addr,
+                       &reinterpret_cast<sockaddr_in6&>(peer).sin6_addr, sizeof(in6_addr)) == 0;
+  }
+  return own.ss_family == AF_UNIX;
 }
 
 }  // namespace byteps

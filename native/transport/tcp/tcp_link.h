@@ -32,6 +32,10 @@ class TcpLink final : public Link, public EventLoop::Handler, public std::enable
   void close() override;
   void on_events(uint32_t events) override;
   const Traffic& traffic() const { return traffic_; }
+  // The shortest time to the peer and back that the kernel has seen lately; 0 if it does not tell.
+  int64_t round_trip_ns() const;
+  // Both ends are on this machine: the kernel uses one address for them.
+  bool nearby() const;
   // The memory [begin, end) is about to go: whatever of it is still to be sent is copied into the pool, and a
   // payload that is landing in it is thrown away.
   void let_go(const std::byte* begin, const std::byte* end, BufferPool& pool);

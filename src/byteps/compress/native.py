@@ -26,6 +26,7 @@ class NativeCodec:
             l2=spec.normalize == "l2",
             natural=spec.partition == "natural",
             feedback=spec.ef is not None,
+            halves=spec.fp16 and spec.compressor in ("topk", "randomk"),
             seed=seed,
             key=key,
             kernels=kernels,

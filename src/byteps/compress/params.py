@@ -46,6 +46,11 @@ class CodecSpec:
         """The codec that runs, if any: fp16 beside a compressor does not make a second one."""
         return self.compressor or ("fp16" if self.fp16 else None)
 
+    @property
+    def is_custom(self) -> bool:
+        """True for a codec that a user has registered."""
+        return self.compressor is not None and self.compressor not in COMPRESSORS
+
     def count(self, elements: int) -> int:
         """How many elements topk and randomk send of a partition.
 

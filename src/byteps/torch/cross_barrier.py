@@ -28,6 +28,7 @@ from byteps.torch import *  # noqa: F403
 from byteps.torch.gradients import GradientExchange
 from byteps.torch.layers import Layers
 from byteps.torch.optimizer import DistributedOptimizer
+from byteps.torch.rates import without_momentum
 
 __all__ = ["CrossBarrier", *byteps.torch.__all__]
 
@@ -95,7 +96,8 @@ class _Pending:
 
     def take(self) -> None:
         """Take the gradients of this step, with the options that hold now: schedulers change them."""
-        for group in vars(self._optimizer)["param_groups"]:
+        for found in vars(self._optimizer)["param_groups"]:
+            group = without_momentum(found) if self._optimizer._moves_momentum else found
             options = {
                 key: value.clone() if isinstance(value, Tensor) else value
                 for key, value in group.items()

@@ -20,6 +20,7 @@ from byteps.worker.interface import Spec
 
 if TYPE_CHECKING:
     from byteps.torch.gradients import GradientExchange
+    from byteps.torch.rates import Rates
     from byteps.worker import tensors
     from byteps.worker.handle import Handle
     from byteps.worker.session import Session
@@ -126,7 +127,7 @@ class Slot:
         session = current.session
         if session is not exchange.session:
             session = exchange.bind()
-            if session.size == 1:
+            if exchange.is_idle:
                 return
             exchange.is_open, self.left = True, 0
         if exchange.readiness is not None:
@@ -134,6 +135,8 @@ class Slot:
         grad = parameter.grad
         if grad.layout is not _STRIDED or grad.requires_grad:  # type: ignore[union-attr]
             grad = self._plain(grad)  # type: ignore[arg-type]
+        if exchange.rates is not None:
+            self._rate(exchange.rates, grad)  # type: ignore[arg-type]
         self.handle = self._start(session, grad)  # type: ignore[arg-type]
 
     def push(self, session: Session) -> None:
@@ -144,7 +147,15 @@ class Slot:
             self.parameter.grad = grad
         elif grad.layout is not _STRIDED or grad.requires_grad:
             grad = self._plain(grad)
+        if self.exchange.rates is not None:
+            self._rate(self.exchange.rates, grad)
         self.handle = self._start(session, grad)
+
+    def _rate(self, rates: Rates, grad: Tensor) -> None:
+        """Tell the core what the optimizer goes by now; weight decay comes before the core's momentum."""
+        self.declared.lr, self.declared.mu, decay = rates.of(self.parameter)
+        if decay:
+            grad.add_(self.parameter.detach(), alpha=decay)
 
     def wait(self) -> None:
         """Until ``parameter.grad`` is the result; at once if nothing was pushed."""

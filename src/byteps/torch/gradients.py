@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from byteps.compress.params import CodecSpec
 from byteps.errors import BytePSError, ConfigError, DeclarationError
 from byteps.torch.compression import Cast, Compression
 from byteps.torch.gradient_slot import Slot
@@ -31,6 +32,10 @@ from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
 from byteps.worker.session import Session
 from byteps.worker.tensors import codec_of
+
+if TYPE_CHECKING:
+    from byteps.torch.rates import Rates
+    from byteps.worker import tensors
 
 __all__ = ["GradientExchange"]
 
@@ -56,6 +61,7 @@ class GradientExchange:
         compression_params: Mapping[str, object] | None = None,
         passes_per_step: int = 1,
         prefix: str = "Gradient.",
+        rates: Rates | None = None,
     ) -> None:
         self.session = current.required("GradientExchange")
         self.average = average
@@ -67,6 +73,8 @@ class GradientExchange:
         self.warned_of_sparse = False
         self.readiness: list[Slot] | None = []  # in the first step, the order in which gradients come
         self._codec = codec_of(compression_params)
+        self.rates = rates  # of the optimizer, where there is one and a codec asks for it
+        self._has_momentum = CodecSpec.from_text(self._codec).momentum is not None
         self._slots: dict[Tensor, Slot] = {}
         self._map = torch.zeros(0, dtype=torch.int32)
         self._map_handle: Handle[Any] | None = None
@@ -127,7 +135,7 @@ class GradientExchange:
         self.session = session = current.required("GradientExchange")
         self._map_handle = None
         self.is_open = False
-        if session.size == 1:
+        if self.is_idle:
             for slot in self._slots.values():
                 slot.remove()
             return session
@@ -139,6 +147,19 @@ class GradientExchange:
         for slot in self._slots.values():
             slot.bind(session)
         return session
+
+    @property
+    def is_idle(self) -> bool:
+        """True in a job of one: nothing is pushed, unless the core has something to do to gradients."""
+        return self.session.size == 1 and not self._has_momentum
+
+    def declared(self) -> Iterator[tuple[str, tensors.Tensor]]:
+        """Name of the parameter and declared tensor of everything whose gradient travels."""
+        if current.session is not self.session:
+            self.bind()
+        if not self.is_idle:
+            for slot in self._slots.values():
+                yield slot.name.removeprefix(self._prefix), slot.declared
 
     @property
     def is_between_passes(self) -> bool:
@@ -187,7 +208,7 @@ class GradientExchange:
         if current.session is not self.session:
             self.bind()
         self.is_open = False
-        if self.session.size == 1:
+        if self.is_idle:
             return
         missing = [slot for slot in self._slots.values() if slot.handle is None]
         absent = [slot for slot in missing if slot.parameter.grad is None]
@@ -201,6 +222,8 @@ class GradientExchange:
 
     def _exchange_map(self, absent: list[Slot]) -> Callable[[Slot], bool]:
         """Tell the others what has no gradient here; gives what says whether another rank has one."""
+        if self.session.size == 1:
+            return lambda slot: False
         if self._map_handle is not None:
             self._map_handle.wait()  # of the last step, and long done
         self._map.fill_(1)

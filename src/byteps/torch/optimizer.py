@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 
 from byteps.errors import ConfigError
+from byteps.torch import codec_state
 from byteps.torch.async_weights import AsyncWeights
 from byteps.torch.compression import Cast, Compression
 from byteps.torch.gradients import GradientExchange
 from byteps.torch.ops import push_pull_async
 from byteps.torch.parameter_names import Named, ParameterNames
+from byteps.torch.rates import Rates, momentum_taken_out
 from byteps.worker import current
+from byteps.worker.tensors import codec_of
 
 __all__ = ["DistributedOptimizer"]
 
@@ -49,6 +52,10 @@ def DistributedOptimizer(
     A parameter that no rank used keeps ``grad = None``; one that only others used gets a gradient.
     ``zero_grad()`` between ``backward()`` and ``step()`` is refused: it would change what others read.
     Whoever asks for ``param_groups`` in between, as ``GradScaler`` does, waits for the gradients.
+
+    ``compression_params`` choose a codec (docs/compression.md). Its state is in ``state_dict()``, for this rank:
+    each rank saves and loads its own. With ``momentum`` in them, momentum and weight decay are applied before
+    gradients are exchanged and not by the optimizer, with the numbers in its groups.
 
     A closure of ``step`` is followed by the exchange. For LBFGS, which decides by the loss, it returns the
     average loss, so that all ranks decide alike.
@@ -75,11 +82,14 @@ def DistributedOptimizer(
                 "DistributedOptimizer: SparseAdam takes sparse gradients only, and they are exchanged "
                 "as dense ones; use Adam"
             )
+        codec = codec_of(compression_params)
+        rates = Rates(optimizer, codec) if codec else None
         exchange = GradientExchange(
             named,
             compression=compression,
             compression_params=compression_params,
             passes_per_step=backward_passes_per_step,
+            rates=rates,
         )
     kind = type(optimizer)
     vars(optimizer).pop("step", None)  # an older scheduler has put its own around the step of the class
@@ -142,11 +152,33 @@ class _Distributed(torch.optim.Optimizer):
 
         def local_step() -> Any:
             # Not every optimizer's step knows a closure.
-            return super(_Distributed, self).step(*(() if evaluate is None else (evaluate,)), **kwargs)
+            arguments = () if evaluate is None else (evaluate,)
+            if not self._moves_momentum:
+                return super(_Distributed, self).step(*arguments, **kwargs)
+            with momentum_taken_out(self.__dict__["param_groups"]):
+                return super(_Distributed, self).step(*arguments, **kwargs)
 
         result = local_step() if self._weights is None else self._weights.step(local_step)
         self._synchronized = self._settled = False
         return result
+
+    @property
+    def _moves_momentum(self) -> bool:
+        exchange = self._exchange
+        return exchange is not None and exchange.rates is not None and exchange.rates.moves_momentum
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the optimizer and, under "byteps", of this rank's codecs."""
+        state: dict[str, Any] = super().state_dict()
+        if self._exchange is not None and self._exchange.rates is not None:
+            state[codec_state.KEY] = codec_state.save(self._exchange)
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a ``state_dict()``; without a state of codecs in it they stay as they are."""
+        super().load_state_dict(state_dict)
+        if self._exchange is not None and self._exchange.rates is not None:
+            codec_state.load(self._exchange, state_dict.get(codec_state.KEY, {}))
 
     # Hooks of torch run in the step of the class below, and schedulers need not wrap this one.
     step.hooked = True  # type: ignore[attr-defined]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from byteps.errors import ConfigError
+from byteps.torch import codec_state
 from byteps.torch.objects import broadcast_tree
 from byteps.worker import current
 
@@ -26,9 +29,12 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     """
     session = current.required("broadcast_optimizer_state")
     groups = optimizer.param_groups
+    exchange = getattr(optimizer, "_exchange", None)
+    if exchange is not None and exchange.rates is None:
+        exchange = None
     parameters = [parameter for group in groups for parameter in group["params"]]
     number_of = {parameter: number for number, parameter in enumerate(parameters)}
-    own = {
+    own: dict[str, Any] = {
         "class": type(optimizer).__name__,
         "sizes": [len(group["params"]) for group in groups],
         "settings": [{key: value for key, value in group.items() if key != "params"} for group in groups],
@@ -37,7 +43,11 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
             (number_of[key], None, value) if isinstance(key, Tensor) else (None, key, value)
             for key, value in optimizer.state.items()
         ],
+        # Momentum that the core applies takes the place of the optimizer's.
+        "codecs": {} if exchange is None else codec_state.save(exchange),
     }
+    for state in own["codecs"].values():
+        state["errors"] = {}  # what a rank has not sent yet is its own
     device = parameters[0].device if parameters else torch.device("cpu")
     root = broadcast_tree(
         own,
@@ -54,6 +64,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
             )
     if session.rank == root_rank:
         return
+    if exchange is not None:
+        codec_state.take_over(exchange, root["codecs"])
     for group, settings in zip(groups, root["settings"], strict=True):
         for key in [key for key in group if key != "params" and key not in settings]:
             del group[key]

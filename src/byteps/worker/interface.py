@@ -76,9 +76,20 @@ class Client(Protocol):
         partition_bytes: int,
         placement: list[tuple[int, int]],
         direct: bool = False,
+        codec: Any = None,
+        momentum: bool = False,
     ) -> Any: ...
 
-    def push_pull(self, tensor: Any, src: int, dst: int, priority: int, average: bool) -> NativeHandle: ...
+    def push_pull(
+        self,
+        tensor: Any,
+        src: int,
+        dst: int,
+        priority: int,
+        average: bool,
+        lr: float = 0.0,
+        mu: float = 0.0,
+    ) -> NativeHandle: ...
 
     def broadcast(self, tensor: Any, address: int, root: int, priority: int) -> NativeHandle: ...
 

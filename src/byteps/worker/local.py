@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from byteps import dtypes
 from byteps.worker.interface import NativeHandle, Place, Placement, Spec
 
 __all__ = ["PLACE", "LocalClient", "LocalControl"]
@@ -31,12 +32,33 @@ _DONE = _Done()
 
 
 class _LocalTensor:
-    __slots__ = ("dtype", "nbytes", "stored")
+    __slots__ = ("_momentum", "dtype", "nbytes", "steps", "stored")
 
-    def __init__(self, dtype: int, nbytes: int) -> None:
+    previous_lr = 0.0
+    errors: ClassVar[dict[int, tuple[int, int]]] = {}  # nothing is compressed
+
+    def __init__(self, dtype: int, nbytes: int, momentum: bool) -> None:
         self.dtype = dtype
         self.nbytes = nbytes
+        self.steps = 0
         self.stored: Any = None  # asynchronous mode only: an array of the current value
+        self._momentum: Any = None
+        if momentum:
+            from byteps import _core
+
+            self._momentum = _core.Momentum(dtype, nbytes // dtypes.ITEM_BYTES[dtype])
+
+    @property
+    def momentum(self) -> tuple[int, int]:
+        """Address and bytes, as the core's tensors have them."""
+        return (0, 0) if self._momentum is None else self._momentum.memory
+
+    def move(self, src: int, dst: int, mu: float) -> None:
+        """What one rank's operation does to its memory."""
+        if self._momentum is not None:
+            self._momentum.apply(src, dst, mu)
+        elif src != dst:
+            ctypes.memmove(dst, src, self.nbytes)
 
 
 class LocalClient:
@@ -55,19 +77,27 @@ class LocalClient:
         partition_bytes: int,
         placement: list[tuple[int, int]],
         direct: bool = False,
+        codec: Any = None,
+        momentum: bool = False,
     ) -> _LocalTensor:
-        return _LocalTensor(dtype, nbytes)
+        return _LocalTensor(dtype, nbytes, momentum)
 
     def push_pull(
-        self, tensor: _LocalTensor, src: int, dst: int, priority: int, average: bool
+        self,
+        tensor: _LocalTensor,
+        src: int,
+        dst: int,
+        priority: int,
+        average: bool,
+        lr: float = 0.0,
+        mu: float = 0.0,
     ) -> NativeHandle:
         self._operations += 1
+        tensor.move(src, dst, mu)
         if self._asynchronous:
             from byteps.worker import local_async
 
-            local_async.push_pull(tensor, src, dst)
-        elif src != dst:
-            ctypes.memmove(dst, src, tensor.nbytes)
+            local_async.push_pull(tensor, dst, dst)
         return _DONE
 
     def broadcast(self, tensor: _LocalTensor, address: int, root: int, priority: int) -> NativeHandle:
@@ -89,7 +119,15 @@ class LocalClient:
 
     def counters(self) -> dict[str, int]:
         """The same names as the core's; a job of one moves no bytes."""
-        moved = ("pushed_bytes", "pulled_bytes", "wire_sent_bytes", "wire_received_bytes", "pieces_sent")
+        moved = (
+            "pushed_bytes",
+            "pulled_bytes",
+            "pushed_wire_bytes",
+            "pulled_wire_bytes",
+            "wire_sent_bytes",
+            "wire_received_bytes",
+            "pieces_sent",
+        )
         return {**dict.fromkeys(moved, 0), "operations": self._operations}
 
     def speed_bytes_per_s(self) -> float:

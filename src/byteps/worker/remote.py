@@ -86,6 +86,8 @@ class RemoteControl:
             verbose=config.ps_verbose,
             sample=config.debug_sample_tensor,
             telemetry=config.telemetry_on,
+            ranks=view.size,
+            codec_threads=config.threadpool_size,
         )
         group = self.scheduler.form_group(machine, view)
         if group is not None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from byteps.config import Config
 from byteps.errors import BytePSError, ConfigError, DeclarationError, PeerLostError
+from byteps.worker import codec_state
 from byteps.worker.failures import again, translate
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Client, Control, Follower, NativeHandle, Place, Spec
@@ -40,7 +41,7 @@ class Session:
         self.rank, self.size, self.local_rank, self.local_size = place
         self._control = control
         self._client = client
-        self._tensors = Tensors(control, client, config.partition_bytes)
+        self._tensors = Tensors(control, client, config)
         self.tensors = self._tensors.by_name  # read by the plugins on their fast path
         self._followers: list[Follower] = []
         self._followers_lock = threading.Lock()
@@ -84,6 +85,10 @@ class Session:
             known = self.tensors[name]
         return known
 
+    def set_rates(self, lr: float | None, mu: float | None, names: Iterable[str] | None = None) -> None:
+        """What codecs and momentum in the core go by, for all tensors or for some; None changes nothing."""
+        self._tensors.set_rates(names, lr, mu)
+
     # Operations. ``keep`` owns the memory at the addresses; ``result`` is what synchronize() returns.
 
     def push_pull(
@@ -103,7 +108,12 @@ class Session:
         if tensor.native is None:
             return self._nothing_to_move(tensor, result)
         try:
-            native = self._client.push_pull(tensor.native, src, dst, priority, bool(average))
+            if tensor.is_rated:
+                native = self._client.push_pull(
+                    tensor.native, src, dst, priority, bool(average), tensor.lr, tensor.mu
+                )
+            else:
+                native = self._client.push_pull(tensor.native, src, dst, priority, bool(average))
         except Exception as error:
             raise self._refusal(error, "push_pull", tensor, priority) from None
         tensor.track(native)
@@ -236,6 +246,10 @@ class Session:
             self._left = True
         for follower in list(self._followers):
             follower.close()
+        if suspend and self._failed is None:
+            codec_state.kept.keep(self.tensors.values())
+        else:
+            codec_state.kept.clear()
         try:
             self._control.leave(suspend=suspend, failed=failed, reason=reason)
         except Exception as error:  # we go all the same, and the others will notice

@@ -8,28 +8,25 @@ rank uses a name in the same order, so generations agree without a message. Oper
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from byteps import dtypes
 from byteps.errors import ConfigError, DeclarationError
 from byteps.scheduler.placement import aligned
+from byteps.worker import codec_state, codecs
+from byteps.worker.codecs import codec_of
 from byteps.worker.interface import Client, Control, NativeHandle, Spec
+
+if TYPE_CHECKING:
+    from byteps.config import Config
 
 __all__ = ["Tensor", "Tensors", "codec_of"]
 
 _REFUSED = -1  # the id of a tensor that the scheduler refused
 _PENDING_ROOM = 8
 _NAME_BYTES = 4096
-
-
-def codec_of(compression_params: Mapping[str, object] | None) -> str:
-    """Canonical text of ``compression_params``; ranks must agree on it."""
-    if not compression_params:
-        return ""
-    raise ConfigError(
-        f"compression_params={dict(compression_params)!r}: this version sends tensors uncompressed; pass None"
-    )
+_FLOAT64 = dtypes.NUMBERS["float64"]
 
 
 def _check_name(spec: Spec) -> None:
@@ -52,6 +49,9 @@ class Tensor:
         "direct",
         "dtype",
         "generation",
+        "is_rated",
+        "lr",
+        "mu",
         "name",
         "native",
         "nbytes",
@@ -72,10 +72,17 @@ class Tensor:
         self.conflict = conflict  # why ranks disagree, once that is known
         self.pending: list[NativeHandle] = []  # operations that may still be in flight
         self.room = _PENDING_ROOM  # more than this: time to look which are done
+        self.is_rated = False  # the core wants to know the two below with each operation
+        self.lr = 0.0  # learning rate, for error feedback; 0: unknown
+        self.mu = codecs.DEFAULT_MU  # of momentum in the core
 
     def is_like(self, spec: Spec) -> bool:
         """True when ``spec`` needs no new declaration."""
         return (self.dtype, self.shape, self.codec, self.direct) == spec[1:]
+
+    def is_double_momentum(self, address: int) -> bool:
+        """The momentum of float64 is float64; everything else in a codec's state is float32."""
+        return bool(self.dtype == _FLOAT64 and address == self.native.momentum[0])
 
     def track(self, handle: NativeHandle) -> None:
         """Remember an operation, so that the next generation can wait for it."""
@@ -96,11 +103,13 @@ class Tensor:
 class Tensors:
     """The table of one membership."""
 
-    def __init__(self, control: Control, client: Client, partition_bytes: int) -> None:
+    def __init__(self, control: Control, client: Client, config: Config) -> None:
         self.by_name: dict[str, Tensor] = {}
+        self._config = config
+        self._rates: dict[str | None, tuple[float | None, float | None]] = {}  # by name; None: everybody's
         self._control = control
         self._client = client
-        self._partition_bytes = aligned(partition_bytes)
+        self._partition_bytes = aligned(config.partition_bytes)
         self._lock = threading.Lock()
         self._conflicts: dict[int, str] = {}  # tensor id -> why; may come before the declaration has returned
         self._automatic: dict[tuple[str, int, tuple[int, ...], str], str] = {}
@@ -130,8 +139,16 @@ class Tensors:
 
     def _declare_new(self, specs: Sequence[Spec]) -> None:
         numbered = [(spec, self._generation(spec.name)) for spec in specs]
+        plans = [
+            codecs.plan(spec.codec, spec.dtype, dtypes.nbytes(spec.dtype, spec.shape), self._config)
+            for spec in specs
+        ]
+        told = [
+            (spec._replace(codec=plan.told), number)
+            for (spec, number), plan in zip(numbered, plans, strict=True)
+        ]
         try:
-            placements = self._control.declare(numbered)
+            placements = self._control.declare(told)
         except DeclarationError as error:
             if len(specs) > 1:
                 self._declare_singly(specs)
@@ -139,16 +156,37 @@ class Tensors:
             # Kept, so that this rank's generations stay in step with those of ranks that were not refused.
             self._add(Tensor(specs[0], numbered[0][1], _REFUSED, None, str(error)))
             raise
-        for (spec, generation), (tensor_id, parts) in zip(numbered, placements, strict=True):
+        for (spec, generation), plan, (tensor_id, parts) in zip(numbered, plans, placements, strict=True):
             nbytes = dtypes.nbytes(spec.dtype, spec.shape)
             native = None
+            is_rated = plan.codec is not None or plan.momentum
+            more = {"codec": plan.codec, "momentum": plan.momentum} if is_rated else {}
             if nbytes:
                 native = self._client.declare(
-                    tensor_id, spec.name, spec.dtype, nbytes, self._partition_bytes, parts, spec.direct
+                    tensor_id, spec.name, spec.dtype, nbytes, self._partition_bytes, parts, spec.direct, **more
                 )
             tensor = Tensor(spec, generation, tensor_id, native)
             tensor.placement = parts
+            tensor.is_rated = is_rated
+            if is_rated:
+                self._rate(tensor)
+                codec_state.kept.give(tensor)
             self._add(tensor)
+
+    def set_rates(self, names: Iterable[str] | None, lr: float | None, mu: float | None) -> None:
+        """Learning rate and momentum for these tensors or for all, also for those still to be declared."""
+        with self._lock:
+            for name in [None] if names is None else names:
+                before = self._rates.get(name, (None, None))
+                self._rates[name] = (before[0] if lr is None else lr, before[1] if mu is None else mu)
+            for tensor in self.by_name.values():
+                self._rate(tensor)
+
+    def _rate(self, tensor: Tensor) -> None:
+        for name in (None, tensor.name):
+            lr, mu = self._rates.get(name, (None, None))
+            tensor.lr = tensor.lr if lr is None else lr
+            tensor.mu = tensor.mu if mu is None else mu
 
     def _declare_singly(self, specs: Sequence[Spec]) -> None:
         """One of several was refused: find out which, so that the others can be used."""

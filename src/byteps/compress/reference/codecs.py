@@ -43,19 +43,20 @@ class _OneBit(Codec):
 
 class _TopK(Codec):
     def encode(self, x: Floats, round: int) -> bytes:
-        return topk.encode(x, self.spec.count(self.n))
+        return topk.encode(x, self.spec.count(self.n), halves=self.spec.fp16)
 
     def decode(self, payload: bytes, round: int) -> Floats:
-        return topk.decode(payload, self.n)
+        return topk.decode(payload, self.n, halves=self.spec.fp16)
 
 
 class _RandomK(Codec):
     def encode(self, x: Floats, round: int) -> bytes:
-        feedback = self.spec.ef is not None
-        return randomk.encode(x, self.spec.count(self.n), self.stream(round), feedback=feedback)
+        feedback, halves = self.spec.ef is not None, self.spec.fp16
+        count = self.spec.count(self.n)
+        return randomk.encode(x, count, self.stream(round), feedback=feedback, halves=halves)
 
     def decode(self, payload: bytes, round: int) -> Floats:
-        return randomk.decode(payload, self.n, self.stream(round))
+        return randomk.decode(payload, self.n, self.stream(round), halves=self.spec.fp16)
 
 
 class _Dithering(Codec):

@@ -24,7 +24,7 @@ def factor(ef: str, lr_previous: float | None, lr_now: float | None) -> float:
     >>> factor("corrected", 0.1, 0.05), factor("vanilla", 0.1, 0.05)
     (2.0, 1.0)
     """
-    if ef == "vanilla" or not lr_now or lr_previous is None:
+    if ef == "vanilla" or not lr_now or not lr_previous:
         return 1.0
     return lr_previous / lr_now
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from byteps.compress.reference.arrays import Floats, Ints
 
-__all__ = ["Stream", "positions"]
+__all__ = ["SERVER", "Stream", "positions", "stream_key"]
 
 _WORD = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
@@ -25,6 +25,20 @@ def _mix64(x: int) -> int:
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _WORD
     return x ^ x >> 31
+
+
+SERVER = 0  # as a sender of stream_key(); child i is i + 1
+
+
+def stream_key(name: str, partition: int, sender: int = SERVER) -> int:
+    """The key of a partition's stream: by the name of its tensor, and another one for every sender.
+
+    FNV-1a of the name. Where all members must draw alike (randomk), all are the server.
+    """
+    key = 0xCBF29CE484222325
+    for byte in name.encode():
+        key = (key ^ byte) * 0x100000001B3 & _WORD
+    return _mix64((key + partition) & _WORD) ^ _mix64(sender)
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from byteps.compress.reference import fp16
 from byteps.compress.reference.arrays import Floats
 from byteps.compress.reference.random import Stream, positions
 
 __all__ = ["decode", "encode"]
 
 
-def encode(x: Floats, k: int, stream: Stream, *, feedback: bool = False) -> bytes:
-    """k float32, in the order in which the positions are drawn."""
+def encode(x: Floats, k: int, stream: Stream, *, feedback: bool = False, halves: bool = False) -> bytes:
+    """k float32, or with ``halves`` float16, in the order in which the positions are drawn."""
     factor = np.float32(1 if feedback else x.size / k)
     with np.errstate(over="ignore", invalid="ignore"):
         sent: Floats = x[positions(stream, x.size, k)] * factor
-    return sent.astype("<f4").tobytes()
+    return fp16.encode(sent) if halves else sent.astype("<f4").tobytes()
 
 
-def decode(payload: bytes, n: int, stream: Stream) -> Floats:
-    values = np.frombuffer(payload, "<f4")
+def decode(payload: bytes, n: int, stream: Stream, *, halves: bool = False) -> Floats:
+    values = np.frombuffer(payload, "<f2" if halves else "<f4")
     out = np.zeros(n, np.float32)
     out[positions(stream, n, values.size)] = values
     return out

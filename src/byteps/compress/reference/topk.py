@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from byteps.compress.reference import bits
+from byteps.compress.reference import bits, fp16
 from byteps.compress.reference.arrays import Floats, Ints
 
 __all__ = ["decode", "encode", "largest"]
@@ -23,19 +23,23 @@ def largest(x: Floats, k: int) -> Ints:
     return np.sort(np.argsort(-size, kind="stable")[:k])
 
 
-def encode(x: Floats, k: int) -> bytes:
-    """uint32 k, the values in order of index, then the gaps between indices as Rice codes."""
+def encode(x: Floats, k: int, *, halves: bool = False) -> bytes:
+    """uint32 k, the values in order of index, then the gaps between indices as Rice codes.
+
+    ``halves``: values as 16-bit floats.
+    """
     index = largest(x, k)
     values: Floats = x[index]
     gaps = np.diff(index, prepend=-1) - 1
     stream = bits.pack(bits.rice(gaps, _rice_bits(x.size, k)))
-    return np.array(k, "<u4").tobytes() + values.astype("<f4").tobytes() + stream
+    sent = fp16.encode(values) if halves else values.astype("<f4").tobytes()
+    return np.array(k, "<u4").tobytes() + sent + stream
 
 
-def decode(payload: bytes, n: int) -> Floats:
+def decode(payload: bytes, n: int, *, halves: bool = False) -> Floats:
     k = int(np.frombuffer(payload, "<u4", 1)[0])
-    values = np.frombuffer(payload, "<f4", k, offset=4)
-    reader = bits.Reader(payload[4 + 4 * k :])
+    values = np.frombuffer(payload, "<f2" if halves else "<f4", k, offset=4)
+    reader = bits.Reader(payload[4 + values.nbytes :])
     gaps = np.array([reader.rice(_rice_bits(n, k)) for _ in range(k)])
     out = np.zeros(n, np.float32)
     out[np.cumsum(gaps + 1) - 1] = values

@@ -134,7 +134,7 @@ class DistributedDataParallel(nn.Module):
             return False
         if exchange.session is not session:  # after resume()
             exchange.bind()
-        return session.size > 1
+        return not exchange.is_idle
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -1,0 +1,126 @@
+// What all links of a worker to other machines may have under way together, and who is next.
+//
+// Servers hold different shares of the bytes (scheduler/shares.py), but TCP gives every connection the same
+// part of a link. Left alone, the small shares would be through early and the large ones late, and the links
+// of the large ones idle at first. So pieces leave in one order over all connections, that of priority and
+// submission, and no further ahead of the oldest that is under way than the network can use: each connection
+// then gets the part that its share of the bytes needs, and all are through at the same time.
+//
+// Thread-safe. A link that is refused is told to ask again (`nudge`) when it is its turn.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "worker/window.h"
+
+namespace byteps {
+
+class Budget {
+ public:
+  // The place of a piece in the order.
+  struct Place {
+    int32_t priority = 0;
+    int64_t submitted_ns = 0;
+    uint32_t piece = 0;
+    bool before(const Place& other) const {
+      return std::tuple(-int64_t{priority}, submitted_ns, piece) <
+             std::tuple(-int64_t{other.priority}, other.submitted_ns, other.piece);
+    }
+  };
+  class Link {
+   public:
+    virtual void nudge() = 0;  // any thread
+
+   protected:
+    ~Link() = default;
+  };
+
+  // Before use. `most_bytes` is what one link may have under way.
+  void add_link(uint64_t most_bytes) { window_.grow(most_bytes); }
+
+  // May this piece go now? If not, the link waits for its turn.
+  bool admit(Link& link, const Place& place, uint64_t bytes, int64_t now_ns) {
+    Link* next = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      const auto own = find(link);
+      const bool turn = std::all_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
+        return other.link == &link || place.before(other.place);
+      });
+      if (!turn || !window_.admits(bytes)) {
+        if (own == waiting_.end()) {
+          waiting_.push_back({&link, place, bytes});
+        } else {
+          *own = {&link, place, bytes};
+        }
+        return false;
+      }
+      if (own != waiting_.end()) remove(own);
+      window_.sent(bytes, now_ns);
+      next = first_that_fits();
+    }
+    if (next) next->nudge();
+    return true;
+  }
+
+  // The link has nothing to send any more, or is held back by something else.
+  void withdraw(Link& link) {
+    Link* next = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      const auto own = find(link);
+      if (own == waiting_.end()) return;
+      remove(own);
+      next = first_that_fits();
+    }
+    if (next) next->nudge();
+  }
+
+  // Servers are done with so many bytes more.
+  template <typename RoundTrip>
+  void received(uint64_t bytes, int64_t now_ns, RoundTrip&& rtt_ns) {
+    Link* next = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      window_.received(window_.received_bytes() + bytes, now_ns, rtt_ns);
+      next = first_that_fits();
+    }
+    if (next) next->nudge();
+  }
+
+  // So little is left that it is time to ask servers what they are done with.
+  bool scarce() {
+    std::lock_guard lock(mutex_);
+    return !window_.admits(std::max<uint64_t>(limits::kPieceBytes, window_.bytes() / 4));
+  }
+
+ private:
+  struct Waiting {
+    Link* link;
+    Place place;
+    uint64_t bytes;
+  };
+  using Iterator = std::vector<Waiting>::iterator;
+
+  Iterator find(const Link& link) {
+    return std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.link == &link; });
+  }
+  void remove(Iterator at) {
+    *at = waiting_.back();
+    waiting_.pop_back();
+  }
+  Link* first_that_fits() {
+    const auto first = std::min_element(waiting_.begin(), waiting_.end(),
+                                        [](const auto& a, const auto& b) { return a.place.before(b.place); });
+    return first != waiting_.end() && window_.admits(first->bytes) ? first->link : nullptr;
+  }
+
+  std::mutex mutex_;
+  Window window_{0, false};
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace byteps

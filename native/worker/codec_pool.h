@@ -1,0 +1,61 @@
+// The threads that compress and decompress: as many as the user allows, the most urgent partition first.
+//
+// I/O threads post jobs and go on; a job that is done goes back to the thread that posted it. What waits here
+// is bounded: an operation has at most one job for each of its partitions, and it is one operation at a time
+// for each tensor. With no threads at all the I/O threads do the work themselves (ServerLink::next).
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/ready_queue.h"
+
+namespace byteps {
+
+struct Route;
+
+struct CodecJob {
+  enum class Kind { encode, decode } kind = Kind::encode;
+  Route* route = nullptr;
+  uint32_t position = 0;  // in the route's pieces
+  uint32_t bytes = 0;     // decode: of the payload that has landed
+};
+
+struct CodecOutcome {
+  CodecJob job{};
+  bool done = true;     // false: the operation has failed
+  std::string error{};  // what went wrong, if something did
+};
+
+class CodecPool {
+ public:
+  // run: called in a thread of the pool.
+  CodecPool(unsigned threads, std::function<void(const CodecJob&)> run);
+  ~CodecPool() { stop(); }
+
+  unsigned threads() const { return threads_count_; }
+  void start();
+  // Any thread.
+  void post(int32_t priority, const CodecJob& job);
+  // Takes the jobs of a route back that nobody has begun; how many there were.
+  uint32_t cancel(const Route& route);
+  // Jobs under way are finished, the others stay until they are cancelled. Idempotent.
+  void stop();
+
+ private:
+  void work();
+
+  const unsigned threads_count_;
+  const std::function<void(const CodecJob&)> run_;
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  ReadyQueue<CodecJob> waiting_;
+  bool stopping_ = false;
+};
+
+}  // namespace byteps
