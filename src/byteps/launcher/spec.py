@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from byteps.config import Config
 
-__all__ = ["UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec"]
+__all__ = ["LOOPBACK", "UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec"]
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Facts:
     job_id: str
     secret: str = field(repr=False)
     master_port: str = "(a free port)"  # kept free for the store of torch.distributed, which rank 0 may start
+    root_uri: str = LOOPBACK  # where the others reach the scheduler
+    master_addr: str = LOOPBACK  # where the others reach worker 0
 
 
 # For a dry run, and to find mistakes in options and environment before anything is opened.
@@ -47,6 +51,7 @@ class ProcessSpec:
     drop: frozenset[str] = frozenset()  # names it does not inherit from there
     stdin: bool = False  # whether it gets the launcher's standard input; the others read nothing
     fds: tuple[int, ...] = ()  # handed over: inherited by this process and closed in the launcher
+    host: str = ""  # where it runs; empty: on this machine
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Everything the process sees, given the launcher's environment."""
