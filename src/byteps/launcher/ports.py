@@ -5,7 +5,6 @@ Every user may see that a port is taken; whose process it is can be seen for one
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 __all__ = ["holder", "told"]
@@ -31,7 +30,7 @@ def holder(port: int) -> tuple[int, str] | None:
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if any(os.readlink(link) in wanted for link in (folder / "fd").iterdir()):
+            if any(str(link.readlink()) in wanted for link in (folder / "fd").iterdir()):
                 words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 return int(folder.name), words.strip()[:120]
         except OSError:

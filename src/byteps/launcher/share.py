@@ -1,4 +1,4 @@
-"""A part of a job that is started here, while others start the rest: one task of Slurm, one machine of several.
+"""A part of a job, started here while others start the rest: a task of Slurm, or one machine of several.
 
 Everybody computes the same numbers from the same facts, so nobody has to be asked.
 """
@@ -13,6 +13,9 @@ from byteps.launcher.plan import PLACE, SAFE, label, listening, load_without, mo
 from byteps.launcher.spec import UNKNOWN, Facts, Plan, ProcessSpec
 
 __all__ = ["Share", "plan_share", "run"]
+
+# Servers end with the scheduler, when the last worker of the job has left. That may be long after our own.
+_DRAIN_S = 1e6
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,14 @@ def run(
 
         print(describe(outline, environ))
         return 0
-    from byteps.control.address import bind_host
-    from byteps.launcher import local, ports, single
+    from byteps.control.address import is_loopback
+    from byteps.launcher import ending, local, ports, single
 
     def bind() -> socket.socket:
         if not share.scheduler:
             return local.bind()  # never used
-        host = bind_host(share.root_uri, "")
+        # A name that means loopback here may mean this machine elsewhere: only an address is taken literally.
+        host = share.root_uri if is_loopback(share.root_uri) else "::" if ":" in share.root_uri else "0.0.0.0"
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, share.root_port))
@@ -126,4 +130,4 @@ def run(
     def planned(facts: Facts) -> Plan:
         return plan_share(share, command, environ, replace(facts, python=python))
 
-    return single.launch(planned, bind)
+    return single.launch(planned, bind, ending.Times(drain_s=_DRAIN_S))

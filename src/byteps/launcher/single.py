@@ -1,4 +1,4 @@
-"""Runs a plan whose processes are all on this machine: makes what only the machine can tell, and supervises."""
+"""Runs a plan whose processes are all on this machine: asks the machine, and supervises."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from byteps.launcher import guard, local, supervise
+from byteps.launcher.ending import Times
 from byteps.launcher.spec import Facts, Plan
 
 __all__ = ["launch"]
 
 
-def launch(planned: Callable[[Facts], Plan], bind: Callable[[], socket.socket]) -> int:
+def launch(
+    planned: Callable[[Facts], Plan], bind: Callable[[], socket.socket], times: Times | None = None
+) -> int:
     """``bind`` makes the scheduler's socket; returns the exit code of the job."""
     local.open_standard_fds()
     stdin = local.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
@@ -27,6 +30,6 @@ def launch(planned: Callable[[Facts], Plan], bind: Callable[[], socket.socket]) 
                 listener.detach()  # another process's from now on
             else:
                 listener.close()
-            return supervise.run(processes, os.environ, stdin=stdin, front_gone=front_gone)
+            return supervise.run(processes, os.environ, stdin=stdin, front_gone=front_gone, times=times)
 
     return guard.guarded(job)
