@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from byteps.launcher.share import Share
 
-__all__ = ["add_arguments", "asked", "count", "run", "share_of"]
+__all__ = ["add_arguments", "asked", "count", "ranks", "run", "share_of"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +52,15 @@ def count(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number, auto, cpu or gpu") from None
 
 
+def ranks(args: argparse.Namespace) -> int:
+    """The number of ranks of a machine or task that was asked for."""
+    from byteps.errors import ConfigError
+
+    if args.nproc is not None and args.nproc < 1:
+        raise ConfigError(f"--nproc {args.nproc}: expected at least 1 rank")
+    return 1 if args.nproc is None else int(args.nproc)
+
+
 def _devices(environ: Mapping[str, str]) -> int:
     named = environ.get("NVIDIA_VISIBLE_DEVICES", "")
     return len([word for word in named.split(",") if word.strip() and word not in ("all", "none", "void")])
@@ -80,7 +89,7 @@ def share_of(args: argparse.Namespace, environ: Mapping[str, str]) -> Share:
     if servers < 1:
         raise ConfigError(f"--servers {servers}: several machines need at least 1")
     mine = [k for k in range(servers) if k % machines == args.node_rank]
-    size = args.nproc or 1
+    size = ranks(args)
     port = args.master_port or 29500
     return Share(
         sizes=(size,) * machines,

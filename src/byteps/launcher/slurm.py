@@ -34,6 +34,7 @@ def asked(args: argparse.Namespace) -> bool:
 def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     """Run this task's share, or srun."""
     from byteps.errors import ConfigError
+    from byteps.launcher import nodes as machines
     from byteps.launcher import share, user_key
     from byteps.launcher.slurm_env import in_step, nodes_of, share_of
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     secret = "" if given else user_key.secret_for(_name(environ), user_key.path_of(environ))
     found = share_of(
         environ,
-        nproc=args.nproc or 1,
+        nproc=machines.ranks(args),
         servers=args.servers,
         server_nodes=args.server_nodes,
         root_uri="" if args.dry_run else _address(nodes),
