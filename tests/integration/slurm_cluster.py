@@ -1,4 +1,4 @@
-"""A real Slurm of two nodes on this machine: munged, slurmctld and two slurmd with ports and files of their own."""
+"""A real Slurm of two nodes on this machine, with ports and files of its own."""
 
 from __future__ import annotations
 

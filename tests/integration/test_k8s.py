@@ -1,4 +1,4 @@
-"""bpslaunch --k8s: the printed manifest, played on this machine; a kubectl of the test; and the Dockerfiles."""
+"""bpslaunch --k8s: the manifest, played on this machine; a kubectl of the test; and the Dockerfiles."""
 
 from __future__ import annotations
 

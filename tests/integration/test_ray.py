@@ -1,4 +1,4 @@
-"""Jobs on a real Ray cluster of two nodes on this machine: functions with BytePSExecutor, commands with bpslaunch --ray."""
+"""BytePSExecutor and bpslaunch --ray on a real Ray cluster of two nodes on this machine."""
 
 from __future__ import annotations
 

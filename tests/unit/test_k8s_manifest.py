@@ -145,7 +145,7 @@ def test_a_secret_is_only_in_the_secret() -> None:
     ("changes", "word"),
     [
         ({"name": "Job_1"}, "--name 'Job_1'"),
-        ({"name": "x" * 41}, "at most 40"),
+        ({"name": "x" * 41}, "up to 40"),
         ({"workers": 0}, "--workers 0"),
         ({"workers": 2, "servers": 0}, "need servers"),
         ({"command": ()}, "nothing to run"),

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import cast
 
 from byteps import __version__
-from byteps.launcher import ending, frames, guard, local, ports
+from byteps.control import ports
+from byteps.launcher import ending, frames, guard, local
 from byteps.launcher.agent_output import AgentOutput
 from byteps.launcher.display import Display
 from byteps.launcher.ending import Phase
@@ -227,7 +228,7 @@ class _Agent(Supervisor):
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """This host's own, with what the launcher sends, and ``python`` meaning the interpreter that runs this."""
+    """This host's own and what the launcher sends; ``python`` means the interpreter that runs this."""
     folder = str(Path(sys.executable).parent)
     path = env.get("PATH") or os.environ.get("PATH") or os.defpath
     return {**os.environ, **env, "PATH": f"{folder}{os.pathsep}{path}"}

@@ -1,7 +1,7 @@
 """Output of the processes of an agent, as messages to its launcher instead of lines on a screen.
 
-The same duties as ``Display``: read what processes write, and stop reading while the launcher is slow, so that
-memory stays bounded.
+The same duties as ``Display``: read what processes write, and stop reading while the launcher is slow, so
+that memory stays bounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command ``bpslaunch``: reads arguments, finds the way that they ask for, and goes it.
 
-Every way to launch is a module with ``add_arguments(parser)``, ``asked(args)`` and ``run(args, command)``; the
-way of this file is the last one, this machine.
+Every way to launch is a module with ``add_arguments(parser)``, ``asked(args)`` and ``run(args, command)``;
+the way of this file is the last one, this machine.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Fleet(Supervisor):
         if hello.version != __version__:
             self._lose(
                 link,
-                f"it has byteps {hello.version}, and this machine has {__version__}; install the same on both",
+                f"it has byteps {hello.version}, this machine has {__version__}; install the same on both",
             )
             return
         link.hello = hello

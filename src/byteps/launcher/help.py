@@ -34,7 +34,7 @@ Ray, with the cluster that RAY_ADDRESS or --ray-address names:
 
 Kubernetes, with JobSet:
   bpslaunch --k8s registry/me/train:1 --name job1 --workers 4 --servers 2 python train.py
-  bpslaunch --k8s registry/me/train:1 --name job1 --workers 4 --servers 2 --dry-run python train.py > job1.yaml
+  bpslaunch --k8s registry/me/train:1 --name job1 --workers 4 --dry-run python train.py > job1.yaml
 
 the same command on every machine, as with torchrun:
   bpslaunch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc-per-node 8 python train.py

@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--server-cpus", metavar="C", default="2", help="CPUs of a server pod (default 2)")
     add("--server-memory", metavar="SIZE", default="4Gi", help="memory of a server pod (default 4Gi)")
     add("--restarts", metavar="K", type=int, default=0, help="start the job again up to K times (default 0)")
-    add("--secret-name", metavar="NAME", default="", help="a Secret that exists, with the job's secret under the "
-        "key `secret` (default: one is made)")  # fmt: skip
+    add("--secret-name", metavar="NAME", default="", help="a Secret that exists, with the job's secret under "
+        "the key `secret` (default: one is made)")  # fmt: skip
 
 
 def asked(args: argparse.Namespace) -> bool:
@@ -122,7 +122,8 @@ def _apply(text: str, name: str, namespace: str) -> int:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise ConfigError(
-            "--k8s: kubectl is not in PATH; install it, or print the manifest with --dry-run and apply it elsewhere"
+            "--k8s: kubectl is not in PATH; install it, or print the manifest with --dry-run and apply it "
+            "elsewhere"
         )
     where = ["--namespace", namespace] if namespace else []
     try:  # over its input: an argument or a file would show the secret
@@ -135,9 +136,9 @@ def _apply(text: str, name: str, namespace: str) -> int:
     if code == 0:
         space = f" -n {namespace}" if namespace else ""
         print(
-            f"bpslaunch: {name} is applied; look at it with `kubectl{space} get jobset {name}`, read worker 0 with "
-            f"`kubectl{space} logs -f job/{name}-worker-0`, end it with `kubectl{space} delete jobset,service,secret "
-            f"-l byteps.job={name}`",
+            f"bpslaunch: {name} is applied; look at it with `kubectl{space} get jobset {name}`, read worker "
+            f"0 with `kubectl{space} logs -f job/{name}-worker-0`, end it with `kubectl{space} delete "
+            f"jobset,service,secret -l byteps.job={name}`",
             file=sys.stderr,
         )
     return code

@@ -3,7 +3,7 @@
     JobSet NAME
       scheduler   1 pod; the others find it by the name of the Service, NAME-scheduler
       server      M pods
-      worker      W pods, one for every worker machine, with N ranks each; the index of the pod is DMLC_WORKER_ID
+      worker      W pods, one for every worker machine, with N ranks each; its index is DMLC_WORKER_ID
 
 The JobSet has succeeded when all workers have, and has failed when any pod has; ``restarts`` begins it anew.
 Every restart has a job id of its own, so that nobody who is left over can join the next one.
@@ -73,7 +73,7 @@ def manifest(wish: Wish) -> list[dict[str, Any]]:
 def _check(wish: Wish) -> None:
     if not _NAME.fullmatch(wish.name) or len(wish.name) > _MAX_NAME:
         raise ConfigError(
-            f"--name {wish.name!r}: expected at most {_MAX_NAME} small letters, digits and dashes, a letter first"
+            f"--name {wish.name!r}: expected up to {_MAX_NAME} small letters, digits, dashes, a letter first"
         )
     if wish.workers < 1 or wish.servers < 0:
         raise ConfigError(f"--workers {wish.workers}, --servers {wish.servers}: expected at least 1, and 0")
@@ -253,7 +253,7 @@ def _resources(cpus: str, memory: str) -> dict[str, Any]:
 
 
 def _probes(port: int) -> dict[str, Any]:
-    """Whether it listens, seen from inside: a connection of a probe would be a stranger's, and logged as one."""
+    """Whether it listens, seen from inside: a connection would be a stranger's, and logged as one."""
     listens: Sequence[str] = (
         "grep",
         "-qE",

@@ -1,8 +1,8 @@
 """Which host of a job runs what, and where its members find each other. Pure.
 
     workers    -H, one worker machine for every host
-    servers    --server-hosts; else --servers M dealt over the worker hosts; else one on each of them, if there
-               are several
+    servers    --server-hosts; else --servers M dealt over the worker hosts; else one on each of them, if
+               there are several
     scheduler  --scheduler-ip; else on the host of worker 0
 
 Members are told addresses at which the launcher has reached their hosts: names of an ssh configuration mean

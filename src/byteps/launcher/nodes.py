@@ -1,4 +1,4 @@
-"""``bpslaunch --nnodes 2 --node-rank 0 --master-addr A``: the same command on every machine, as with torchrun.
+"""``bpslaunch --nnodes 2 --node-rank 0 --master-addr A``: the same on every machine, as with torchrun.
 
 Machine 0 starts the scheduler, at ``--master-addr`` and ``--master-port``, and every machine a server and its
 ranks. The number of ranks is the same on all. Rank 0 finds the port after the scheduler's in MASTER_PORT.
@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nnodes", metavar="N", help="the number of machines; each starts its ranks and a server")
     add("--node-rank", "--node_rank", type=int, metavar="R", help="the index of this machine, from 0")
     add("--master-addr", "--master_addr", metavar="ADDRESS", help="machine 0, which starts the scheduler")
-    add("--master-port", "--master_port", type=int, metavar="PORT", help="the scheduler's port (default 29500); "
-        "the next one is left to torch.distributed")  # fmt: skip
+    add("--master-port", "--master_port", type=int, metavar="PORT", help="the scheduler's port (default "
+        "29500); the next one is left to torch.distributed")  # fmt: skip
     add("--standalone", action="store_true", help=argparse.SUPPRESS)  # what -n does anyway
 
 

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this way."""
     add = parser.add_argument_group("Ray").add_argument
     add("--ray", action="store_true", help="on a Ray cluster: W machines of N ranks, and M servers")
-    add("--ray-address", metavar="ADDRESS", default=None, help="of the cluster (default: RAY_ADDRESS, else the "
-        "one that runs on this machine)")  # fmt: skip
+    add("--ray-address", metavar="ADDRESS", default=None, help="of the cluster (default: RAY_ADDRESS, else "
+        "the one that runs on this machine)")  # fmt: skip
     add("--cpus-per-worker", metavar="C", type=float, default=1.0, help="CPUs that Ray reserves for a rank")
     add("--gpus-per-worker", metavar="G", type=float, default=0.0, help="GPUs that Ray reserves for a rank")
     add("--cpus-per-server", metavar="C", type=float, default=1.0, help="CPUs that Ray reserves for a server")

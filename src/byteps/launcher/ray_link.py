@@ -23,7 +23,7 @@ _NODE_S = 60.0
 
 
 class AgentHost:
-    """In an actor: an agent and its pipes. When the actor dies, its agent's input ends, and so does all it has."""
+    """In an actor: an agent and its pipes. When the actor dies, the agent's input ends, and all it has."""
 
     def __init__(self, python: str) -> None:
         self._agent = subprocess.Popen(
@@ -104,7 +104,7 @@ class RayHosts:
 
 
 class _RayLink(Link):
-    """Two threads in place of a process: one writes what the agent says into a pipe, one waits for its orders."""
+    """A thread in place of a process: it writes what the agent says into a pipe."""
 
     def __init__(self, name: str, places: Sequence[int], actor: Any) -> None:
         self.name = name

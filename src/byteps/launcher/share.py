@@ -103,8 +103,9 @@ def run(
 
         print(describe(outline, environ))
         return 0
+    from byteps.control import ports
     from byteps.control.address import is_loopback
-    from byteps.launcher import ending, local, ports, single
+    from byteps.launcher import ending, local, single
 
     def bind() -> socket.socket:
         if not share.scheduler:

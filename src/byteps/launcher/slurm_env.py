@@ -2,7 +2,7 @@
 
 Every task is one or more ranks of the worker machine that its node is. Servers come on top: one on every
 node by default, started by the first task of the node; the first task of the first node also starts the
-scheduler. With ``--server-nodes K`` the last K nodes have servers only, one for every task. A step on a single
+scheduler. With ``--server-nodes K`` the last K nodes have servers only, one for every task. A step on one
 node needs neither: its first rank starts what it needs.
 """
 
@@ -133,7 +133,7 @@ def share_of(
 
 
 def _ports(environ: Mapping[str, str], job: str, step: str) -> tuple[int, int]:
-    """Of the scheduler and of torch.distributed: as told, as reserved by Slurm, else from the step's number."""
+    """Of the scheduler and of torch.distributed: as told, reserved by Slurm, else from the step's number."""
     if environ.get("DMLC_PS_ROOT_PORT"):
         port = _number(environ, "DMLC_PS_ROOT_PORT")
         return port, port + 1

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--server-hostfile", metavar="FILE", help="the same in a file")
     add("--worker-hostfile", "-WH", metavar="FILE", dest="worker_hostfile", help=argparse.SUPPRESS)
     add("-SH", metavar="FILE", dest="old_server_hostfile", help=argparse.SUPPRESS)
-    add("--scheduler-ip", metavar="ADDRESS", default="", help="where the others reach the scheduler (default: "
-        "the address at which ssh reached the machine of worker 0)")  # fmt: skip
+    add("--scheduler-ip", metavar="ADDRESS", default="", help="where the others reach the scheduler "
+        "(default: the address at which ssh reached the machine of worker 0)")  # fmt: skip
     add("--scheduler-port", metavar="PORT", type=int, default=0, help="its port (default: a free one)")
     add("--ssh-user", "--username", metavar="NAME", default="", help="for hosts without one")
     add("--ssh-port", metavar="PORT", type=int, default=0, help="for hosts without one")

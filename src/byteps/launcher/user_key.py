@@ -2,7 +2,7 @@
 
 Tasks of a Slurm step have no common parent of ours that could make a secret and hand it on, and what they all
 know (the number of the job) everybody knows. The key is made once, readable by its owner only; the secret of
-a job is HMAC-SHA256 of its name under this key, so it is another one for every job, and the key is never sent.
+a job is HMAC-SHA256 of its name under this key: another one for every job, and the key is never sent.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def secret_for(name: str, path: Path) -> str:
         key = _read(path) or _make(path)
     except OSError as error:
         raise ConfigError(
-            f"the key for job secrets, {path}, can neither be read nor made: {error.strerror}; make the folder "
-            "writable, or set BYTEPS_JOB_SECRET_FILE to a file with a secret that all members can read"
+            f"the key for job secrets, {path}, can neither be read nor made: {error.strerror}; make the "
+            "folder writable, or set BYTEPS_JOB_SECRET_FILE to a file with a secret that all members can read"
         ) from None
     return hmac.new(key, f"byteps job secret: {name}".encode(), hashlib.sha256).hexdigest()
 

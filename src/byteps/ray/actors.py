@@ -1,4 +1,4 @@
-"""What runs inside Ray's actors: a rank, and a scheduler or server; the executor makes actors of the classes."""
+"""What runs inside Ray's actors: a rank, and a scheduler or server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rank:
         return _here()
 
     def reserve(self, *, listen: bool) -> tuple[int, int, int]:
-        """A port for torch.distributed; and, for a job without servers, a scheduler's port and its descriptor."""
+        """A port for torch.distributed; for a job without servers a scheduler's port and descriptor too."""
         from byteps.launcher import local
 
         if self._master is not None:

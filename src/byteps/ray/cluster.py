@@ -22,8 +22,8 @@ def connect(address: str | None = None, **options: Any) -> None:
         ray.init(address=address, **options)
     except ConnectionError as error:
         raise ConfigError(
-            f"no Ray cluster at {address or 'RAY_ADDRESS'}: {error}; start one with `ray start --head`, or give "
-            "its address"
+            f"no Ray cluster at {address or 'RAY_ADDRESS'}: {error}; start one with `ray start --head`, "
+            "or give its address"
         ) from None
 
 

@@ -25,7 +25,7 @@ _SERVICE_S = 10.0
 
 
 class RankError(BytePSError):
-    """A rank failed; ``rank`` says which, ``host`` where. The cause is what it raised, or how its actor died."""
+    """A rank failed: ``rank`` on ``host``. The cause is what it raised, or how its actor died."""
 
     def __init__(self, message: str, rank: int, host: str) -> None:
         super().__init__(message)
@@ -118,8 +118,8 @@ class BytePSExecutor:
         """Call ``fn(*args, **kwargs)`` in every rank; returns the results in the order of ranks.
 
         The function calls ``byteps.init()`` itself; the membership ends with it. When one rank fails, the
-        others are told, and ``RankError`` names the first; if they did not end by themselves, ``start()`` must
-        be called again.
+        others are told, and ``RankError`` names the first; if they did not end by themselves, ``start()``
+        must be called again.
         """
         import ray
 
@@ -204,13 +204,13 @@ class BytePSExecutor:
             return len(sizes) if len(sizes) > 1 else 0
         if not self.num_servers and len(sizes) > 1:
             raise ConfigError(
-                f"start: Ray has put the ranks on {len(sizes)} nodes, which sum through servers; set num_servers to "
-                "1 or more or to None, or strategy to STRICT_PACK"
+                f"start: Ray has put the ranks on {len(sizes)} nodes, which need servers; set num_servers "
+                "to 1 or more or to None, or strategy to STRICT_PACK"
             )
         return self.num_servers
 
     def _service_actors(self) -> list[Any]:
-        """A scheduler beside rank 0, and servers on bundles of their own, or beside the first rank of a node."""
+        """A scheduler beside rank 0; servers on bundles of their own, or beside the first rank of a node."""
         import ray
 
         found, sizes = places([node for node, _ in self._hosts])

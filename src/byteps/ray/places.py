@@ -1,4 +1,4 @@
-"""Which rank an actor is, from the nodes on which Ray has put them, and the environment of every rank. Pure."""
+"""Which rank an actor is, given the node of each, and the environment of every rank. Pure."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def shutdown(
     why_not: str = "it was shut down; call byteps.init() to join again",
     fatal: str = "",
 ) -> None:
-    """Leave the job; without one, do nothing. ``fatal``: the exception because of which, told to the others."""
+    """Leave the job; without one, do nothing. ``fatal``: the exception that the others are told of."""
     global session, _why_not
     with _lock:
         leaving, session = session, None
