@@ -186,6 +186,16 @@ def test_an_agent_that_dies_takes_its_processes_along(server: sshd.Sshd) -> None
     assert all(ended(pid) for pid in found)
 
 
+# No shell: one that is stopped while it starts a command is not in the state of a stopped process.
+CONTINUED = """
+import os, signal
+signal.signal(signal.SIGCONT, lambda *_: print("continued", flush=True))
+print("ready", os.getpid(), flush=True)
+while True:
+    signal.pause()
+"""
+
+
 def stopped(pid: int) -> bool:
     """Wait until a process is stopped; nothing tells that of a process that is not our child."""
     deadline = time.monotonic() + LIMIT_S
@@ -197,8 +207,7 @@ def stopped(pid: int) -> bool:
 
 
 def test_a_stopped_launcher_stops_and_continues_its_job(server: sshd.Sshd) -> None:
-    script = f"trap 'echo continued' CONT; {READY}; while :; do sleep 0.05; done"
-    with launch(server, "-H", "127.0.0.1", "sh", "-c", script) as job:
+    with launch(server, "-H", "127.0.0.1", "python", "-c", CONTINUED) as job:
         (pid,) = pids(job, "worker 0@127.0.0.1")
         job.send(signal.SIGTSTP)
         for each in (pid, child_of(job.process.pid), job.process.pid):
