@@ -94,6 +94,14 @@ def test_who_runs_what() -> None:
         roles("a,b", "c", count=1)
 
 
+def test_the_network_interface_that_was_named_is_used_on_every_host() -> None:
+    layout = lay_out(parse_list("a,b", "-H"), [], None, 1)
+    environ = {"DMLC_INTERFACE": "eth1", "DMLC_NODE_HOST": "10.0.0.7"}
+    for spec in plan_hosts(layout, ["train"], environ, UNKNOWN).processes:
+        seen = spec.environment(environ)
+        assert seen["DMLC_INTERFACE"] == "eth1" and "DMLC_NODE_HOST" not in seen
+
+
 def test_members_are_told_addresses_at_which_ssh_has_reached_them() -> None:
     layout = lay_out(parse_list("a,b", "-H"), [], None, 1)
 

@@ -2,7 +2,7 @@
 
     cli        arguments, and which way they ask for; help: what --help teaches
     spec       data only: the vocabulary of a plan
-    plan       pure: which processes, with which environment
+    plan       pure: which processes, with which environment; parts: what all plans are made from
     dry_run    pure: a plan as text
     single     runs a plan on this machine
     guard      two processes that watch each other, so that nothing outlives the launcher

@@ -83,7 +83,8 @@ def plan_hosts(layout: Layout, command: Sequence[str], environ: Mapping[str, str
     for spec in made.processes:
         host = next(free[spec.role])
         label = f"{spec.label}@{host.name}"
-        processes.append(replace(spec, label=label, host=host.key, stdin=False))
+        drop = spec.drop - {"DMLC_INTERFACE"}  # hosts that reach each other through one of several networks
+        processes.append(replace(spec, label=label, host=host.key, stdin=False, drop=drop))
     return replace(made, processes=tuple(processes))
 
 

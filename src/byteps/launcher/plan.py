@@ -18,39 +18,26 @@ caller; what it needs of a process (a host, a set of cores) becomes a field of `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from byteps.config import Config, load
+from byteps.config import Config
 from byteps.errors import ConfigError
 from byteps.launcher import rendezvous
+from byteps.launcher.parts import (
+    IDENTITY,
+    PLACE,
+    SAFE,
+    label,
+    listening,
+    load_without,
+    module,
+    place,
+    unbuffered,
+)
 from byteps.launcher.spec import LOOPBACK, UNKNOWN, Facts, Options, Plan, ProcessSpec
 
-__all__ = [
-    "LOOPBACK",
-    "PLACE",
-    "SAFE",
-    "UNKNOWN",
-    "Facts",
-    "Options",
-    "Plan",
-    "ProcessSpec",
-    "label",
-    "listening",
-]
-__all__ += ["load_without", "module", "place", "plan", "unbuffered"]
-
-# What describes a place in some job. A process of a new job never inherits it.
-_IDENTITY = ("BYTEPS_JOB_ID", "BYTEPS_JOB_SECRET", "BYTEPS_JOB_SECRET_FILE")
-PLACE = frozenset(
-    (
-        *("DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_WORKER_ID"),
-        *("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_INTERFACE", "DMLC_NODE_HOST", "BYTEPS_LISTEN_FD"),
-        *("BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE", "BYTEPS_GLOBAL_RANK", "BYTEPS_FORCE_DISTRIBUTED"),
-        *_IDENTITY,
-        *rendezvous.NAMES,
-    )
-)
+__all__ = ["LOOPBACK", "UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec", "plan"]
 
 
 def plan(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
@@ -196,7 +183,6 @@ def _service(config: Config, facts: Facts) -> Plan:
 
 
 _ONE = "a job of one: the command runs alone, without scheduler and servers"
-SAFE = {"PYTHONSAFEPATH": "1"}  # a file of the user named like a standard module must not break ours
 
 
 def _sizes(options: Options) -> list[int]:
@@ -214,34 +200,8 @@ def _sizes(options: Options) -> list[int]:
     return sizes
 
 
-def label(machine: int, rank: int, size: int) -> str:
-    return f"worker {machine}" if size == 1 else f"worker {machine}.{rank}"
-
-
-def place(sizes: list[int], machine: int, rank: int) -> dict[str, str]:
-    """Where a rank of a machine stands in its job, given the number of ranks of every machine."""
-    return {
-        "DMLC_WORKER_ID": str(machine),
-        "BYTEPS_LOCAL_RANK": str(rank),
-        "BYTEPS_LOCAL_SIZE": str(sizes[machine]),
-        **rendezvous.place(sizes, machine, rank),
-    }
-
-
 def _root(facts: Facts) -> dict[str, str]:
     return {"DMLC_PS_ROOT_URI": facts.root_uri, "DMLC_PS_ROOT_PORT": facts.root_port}
-
-
-def listening(spec: ProcessSpec, facts: Facts) -> ProcessSpec:
-    """The same process with the job's listening socket."""
-    fds = (int(facts.listen_fd),) if facts.listen_fd.isdigit() else ()
-    return replace(spec, env={**spec.env, "BYTEPS_LISTEN_FD": facts.listen_fd}, fds=fds)
-
-
-def load_without(environ: Mapping[str, str], without: Iterable[str] = ()) -> Config:
-    """The settings; never the secret's file, which is for the processes that need it to read."""
-    hidden = {*without, "BYTEPS_JOB_SECRET_FILE"}
-    return load({name: value for name, value in environ.items() if name not in hidden})
 
 
 def _require_num_worker(environ: Mapping[str, str], role: str) -> None:
@@ -259,19 +219,10 @@ def _command(options: Options, where: str) -> tuple[str, ...]:
     return options.command
 
 
-def module(facts: Facts, role: str) -> tuple[str, ...]:
-    return (facts.python, "-m", f"byteps.{role}")
-
-
-def unbuffered(environ: Mapping[str, str]) -> dict[str, str]:
-    """Output through a pipe would else come late, and the last lines before a crash never."""
-    return {} if "PYTHONUNBUFFERED" in environ else {"PYTHONUNBUFFERED": "1"}
-
-
 def _identity(environ: Mapping[str, str], facts: Facts) -> dict[str, str]:
     """Job id and secret: the user's own if there are any, unless they are those of the job we run inside."""
     inside = bool(environ.get("DMLC_ROLE"))
-    own = {name: environ[name] for name in _IDENTITY if environ.get(name) and not inside}
+    own = {name: environ[name] for name in IDENTITY if environ.get(name) and not inside}
     made = {"BYTEPS_JOB_ID": facts.job_id}
     if not ("BYTEPS_JOB_SECRET" in own or "BYTEPS_JOB_SECRET_FILE" in own):
         made["BYTEPS_JOB_SECRET"] = facts.secret

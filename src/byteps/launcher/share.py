@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from byteps.errors import ConfigError
-from byteps.launcher.plan import PLACE, SAFE, label, listening, load_without, module, place, unbuffered
+from byteps.launcher.parts import PLACE, SAFE, label, listening, load_without, module, place, unbuffered
 from byteps.launcher.spec import UNKNOWN, Facts, Plan, ProcessSpec
 
 __all__ = ["Share", "plan_share", "run"]
