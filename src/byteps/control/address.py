@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from byteps.control import ports as ports_in_use
 from byteps.errors import ConfigError
 
 BACKLOG = 1_024
@@ -92,9 +93,13 @@ def listen(host: str, ports: range, variable: str) -> socket.socket:
     tried = f"{host}:{ports[0]}" if len(ports) == 1 else f"{host}:{ports[0]}-{ports[-1]}"
     if failure is not None and failure.errno == errno.EADDRNOTAVAIL:
         raise failure
+    reason = failure.strerror if failure else "no port given"
+    taken = failure is not None and failure.errno == errno.EADDRINUSE
+    user = ports_in_use.told(ports[-1]) if taken else ""
     raise ConfigError(
-        f"cannot listen on {tried}: {failure.strerror if failure else 'no port given'}; "
-        f"end the program that uses it (ss -ltnp shows which), or choose another port with {variable}"
+        f"cannot listen on {tried}: {reason}{user}; "
+        f"end the program that uses it{'' if user else ' (ss -ltnp shows which)'}, "
+        f"or choose another port with {variable}"
     )
 
 

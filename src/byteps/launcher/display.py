@@ -66,6 +66,18 @@ class Display:
         fds = [self._pipe(process, to) for to in self._to]
         return fds[0], os.dup(fds[0]) if len(fds) == 1 else fds[1]
 
+    @property
+    def full(self) -> bool:
+        """So much waits to be written that nothing more should be fed."""
+        return any(to.sink.full for to in self._to)
+
+    def feed(self, process: int, error: bool, data: bytes) -> None:
+        """What a process elsewhere has written to its standard output or error."""
+        if self._logs is not None:
+            self._logs.write(process, data)
+        to = self._to[-1 if error else 0]
+        self._write(to, to.screen.feed(process, data))
+
     def note(self, text: str) -> None:
         """A line of the launcher itself."""
         self._write(self._to[-1], self._to[-1].screen.note(f"bpslaunch: {text}"))
@@ -83,6 +95,11 @@ class Display:
                 pass
             if channel in self._channels:
                 self._close(channel)
+
+    def close(self, process: int) -> None:
+        """A process elsewhere will write no more: show its last line, if it was not ended."""
+        for to in self._to:
+            self._write(to, to.screen.close(process))
 
     def finish(self) -> None:
         """Write all that waits, however long the reader takes."""

@@ -9,14 +9,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from byteps.config import VARIABLES, load
 from byteps.launcher import binding, gdb, topology
 from byteps.launcher.memory_policy import prefer
-from byteps.launcher.plan import LOOPBACK, Facts, ProcessSpec
+from byteps.launcher.plan import LOOPBACK, UNKNOWN, Facts, ProcessSpec
 from byteps.launcher.reap import die_with
 
-__all__ = ["StartError", "bind", "facts", "listen", "open_standard_fds", "prepare", "reserve"]
+__all__ = ["StartError", "bind", "facts", "listen", "made_facts", "open_standard_fds", "prepare", "reserve"]
 __all__ += ["start", "stdin_is_ours"]
 
 LAUNCHER_VARIABLES = frozenset(name for name, row in VARIABLES.items() if row.group == "Launcher")
@@ -81,13 +82,13 @@ def listen(sock: socket.socket, specs: Iterable[ProcessSpec]) -> bool:
 
 def facts(listener: socket.socket) -> Facts:
     """What a plan for this machine needs; job id and secret are new every time."""
-    return Facts(
-        python=sys.executable,
-        root_port=str(listener.getsockname()[1]),
-        listen_fd=str(listener.fileno()),
-        job_id=secrets.token_hex(8),
-        secret=secrets.token_hex(32),
-    )
+    made = made_facts()
+    return replace(made, root_port=str(listener.getsockname()[1]), listen_fd=str(listener.fileno()))
+
+
+def made_facts() -> Facts:
+    """What does not depend on a socket of this machine: a new job id and a new secret."""
+    return replace(UNKNOWN, python=sys.executable, job_id=secrets.token_hex(8), secret=secrets.token_hex(32))
 
 
 def open_standard_fds() -> None:

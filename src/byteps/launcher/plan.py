@@ -18,29 +18,26 @@ caller; what it needs of a process (a host, a set of cores) becomes a field of `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from byteps.config import Config, load
+from byteps.config import Config
 from byteps.errors import ConfigError
 from byteps.launcher import rendezvous
-from byteps.launcher.spec import UNKNOWN, Facts, Options, Plan, ProcessSpec
-
-__all__ = ["UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec", "plan"]
-
-LOOPBACK = "127.0.0.1"
-
-# What describes a place in some job. A process of a new job never inherits it.
-_IDENTITY = ("BYTEPS_JOB_ID", "BYTEPS_JOB_SECRET", "BYTEPS_JOB_SECRET_FILE")
-_PLACE = frozenset(
-    (
-        *("DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_WORKER_ID"),
-        *("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_INTERFACE", "DMLC_NODE_HOST", "BYTEPS_LISTEN_FD"),
-        *("BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE", "BYTEPS_GLOBAL_RANK", "BYTEPS_FORCE_DISTRIBUTED"),
-        *_IDENTITY,
-        *rendezvous.NAMES,
-    )
+from byteps.launcher.parts import (
+    IDENTITY,
+    PLACE,
+    SAFE,
+    label,
+    listening,
+    load_without,
+    module,
+    place,
+    unbuffered,
 )
+from byteps.launcher.spec import LOOPBACK, UNKNOWN, Facts, Options, Plan, ProcessSpec
+
+__all__ = ["LOOPBACK", "UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec", "plan"]
 
 
 def plan(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
@@ -54,7 +51,7 @@ def plan(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
         raise ConfigError("--servers needs --workers; try: bpslaunch --workers 2 --servers 1 python train.py")
     if options.workers is not None or options.servers is not None:
         return _whole_job(options, environ, facts)
-    config = _load(environ)
+    config = load_without(environ)
     if config.role:
         _require_num_worker(environ, config.role)
         if config.role != "worker":
@@ -68,7 +65,7 @@ def plan(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
 
 def _whole_job(options: Options, environ: Mapping[str, str], facts: Facts) -> Plan:
     """All processes of a job on this machine, where every worker machine is played by its ranks."""
-    config = _load(environ, without=_PLACE - {"BYTEPS_FORCE_DISTRIBUTED"})
+    config = load_without(environ, without=PLACE - {"BYTEPS_FORCE_DISTRIBUTED"})
     sizes = _sizes(options)
     workers = len(sizes)
     needed = workers > 1 or config.force_distributed
@@ -83,25 +80,25 @@ def _whole_job(options: Options, environ: Mapping[str, str], facts: Facts) -> Pl
         return _serverless(config, sizes[0], command, environ, facts)
     common = {"DMLC_NUM_WORKER": str(workers), "DMLC_NUM_SERVER": str(servers)} | _identity(environ, facts)
     if servers:
-        common |= _root(facts) | _unbuffered(environ)
+        common |= _root(facts) | unbuffered(environ)
         if workers == 1:  # whoever starts servers wants them used
             common["BYTEPS_FORCE_DISTRIBUTED"] = "1"
 
     def member(label: str, role: str, argv: tuple[str, ...], **more: str) -> ProcessSpec:
-        return ProcessSpec(label, role, argv, {"DMLC_ROLE": role, **common, **more}, _PLACE)
+        return ProcessSpec(label, role, argv, {"DMLC_ROLE": role, **common, **more}, PLACE)
 
-    master = rendezvous.address(LOOPBACK, facts)
+    master = rendezvous.address(facts.master_addr, facts)
     members = [
-        member(_label(machine, rank, size), "worker", command, **_place(sizes, machine, rank), **master)
+        member(label(machine, rank, size), "worker", command, **place(sizes, machine, rank), **master)
         for machine, size in enumerate(sizes)
         for rank in range(size)
     ]
     members[0] = replace(members[0], stdin=True)
     if not servers:
         return Plan(config, tuple(members), note=_ONE)
-    scheduler = member("scheduler", "scheduler", _module(facts, "scheduler"), **_SAFE)
-    group = [member(f"server {i}", "server", _module(facts, "server"), **_SAFE) for i in range(servers)]
-    return Plan(config, (_listening(scheduler, facts), *group, *members))
+    scheduler = member("scheduler", "scheduler", module(facts, "scheduler"), **SAFE)
+    group = [member(f"server {i}", "server", module(facts, "server"), **SAFE) for i in range(servers)]
+    return Plan(config, (listening(scheduler, facts), *group, *members))
 
 
 def _serverless(
@@ -109,13 +106,13 @@ def _serverless(
 ) -> Plan:
     """The ranks of a job on one machine. Rank 0 gets the socket of the scheduler that it will start."""
     common = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "0"}
-    common |= _identity(environ, facts) | _root(facts) | _unbuffered(environ)
-    common |= rendezvous.address(LOOPBACK, facts)
+    common |= _identity(environ, facts) | _root(facts) | unbuffered(environ)
+    common |= rendezvous.address(facts.master_addr, facts)
     ranks = [
-        ProcessSpec(f"rank {rank}", "worker", command, {**common, **_place([size], 0, rank)}, _PLACE)
+        ProcessSpec(f"rank {rank}", "worker", command, {**common, **place([size], 0, rank)}, PLACE)
         for rank in range(size)
     ]
-    ranks[0] = replace(_listening(ranks[0], facts), stdin=True)
+    ranks[0] = replace(listening(ranks[0], facts), stdin=True)
     note = f"{size} ranks on this machine; rank 0 starts their scheduler"
     if not config.grouped:
         why = "BYTEPS_ENABLE_ASYNC=1" if config.enable_async else "BYTEPS_ENABLE_IPC=0"
@@ -140,8 +137,8 @@ def _job_of_one(options: Options, config: Config, facts: Facts) -> Plan:
     """No role and no numbers: the command alone."""
     command = _command(options, "bpslaunch")
     replace(config, local_rank=0, local_size=1).check()
-    env = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", **_place([1], 0, 0)}
-    env |= rendezvous.address(LOOPBACK, facts)
+    env = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", **place([1], 0, 0)}
+    env |= rendezvous.address(facts.master_addr, facts)
     del env["DMLC_WORKER_ID"]  # whatever is set for this machine stays: a job of one does not look at it
     spec = ProcessSpec("worker 0", "worker", command, env, rendezvous.NAMES, stdin=True)
     return Plan(config, (spec,), note=_ONE)
@@ -155,16 +152,16 @@ def _local_ranks(options: Options, environ: Mapping[str, str], config: Config, f
     if replace(config, local_size=size).serverless:
         return _serverless(config, size, command, environ, facts)
     machine = (config.worker_id or 0) if config.num_worker > 1 else 0
-    common = _unbuffered(environ) if size > 1 else {}
+    common = unbuffered(environ) if size > 1 else {}
     # As torchrun does: all machines are taken to have as many ranks as this one, and MASTER_ADDR is for the
     # user to set, because only a worker of machine 0 can tell its address.
     sizes = [size] * config.num_worker
     ranks = (
         ProcessSpec(
-            label=_label(machine, rank, size),
+            label=label(machine, rank, size),
             role="worker",
             argv=command,
-            env={**common, **_place(sizes, machine, rank)},
+            env={**common, **place(sizes, machine, rank)},
             stdin=rank == 0,
         )
         for rank in range(size)
@@ -182,11 +179,10 @@ def _service(config: Config, facts: Facts) -> Plan:
             "set BYTEPS_FORCE_DISTRIBUTED=1 everywhere to use servers all the same",
         )
     config.require_distributed()
-    return Plan(config, (ProcessSpec(role, role, _module(facts, role)),), in_process=True)
+    return Plan(config, (ProcessSpec(role, role, module(facts, role)),), in_process=True)
 
 
 _ONE = "a job of one: the command runs alone, without scheduler and servers"
-_SAFE = {"PYTHONSAFEPATH": "1"}  # a file of the user named like a standard module must not break ours
 
 
 def _sizes(options: Options) -> list[int]:
@@ -204,34 +200,8 @@ def _sizes(options: Options) -> list[int]:
     return sizes
 
 
-def _label(machine: int, rank: int, size: int) -> str:
-    return f"worker {machine}" if size == 1 else f"worker {machine}.{rank}"
-
-
-def _place(sizes: list[int], machine: int, rank: int) -> dict[str, str]:
-    """Where a rank of a machine stands in its job, given the number of ranks of every machine."""
-    return {
-        "DMLC_WORKER_ID": str(machine),
-        "BYTEPS_LOCAL_RANK": str(rank),
-        "BYTEPS_LOCAL_SIZE": str(sizes[machine]),
-        **rendezvous.place(sizes, machine, rank),
-    }
-
-
 def _root(facts: Facts) -> dict[str, str]:
-    return {"DMLC_PS_ROOT_URI": LOOPBACK, "DMLC_PS_ROOT_PORT": facts.root_port}
-
-
-def _listening(spec: ProcessSpec, facts: Facts) -> ProcessSpec:
-    """The same process with the job's listening socket."""
-    fds = (int(facts.listen_fd),) if facts.listen_fd.isdigit() else ()
-    return replace(spec, env={**spec.env, "BYTEPS_LISTEN_FD": facts.listen_fd}, fds=fds)
-
-
-def _load(environ: Mapping[str, str], without: Iterable[str] = ()) -> Config:
-    """The settings; never the secret's file, which is for the processes that need it to read."""
-    hidden = {*without, "BYTEPS_JOB_SECRET_FILE"}
-    return load({name: value for name, value in environ.items() if name not in hidden})
+    return {"DMLC_PS_ROOT_URI": facts.root_uri, "DMLC_PS_ROOT_PORT": facts.root_port}
 
 
 def _require_num_worker(environ: Mapping[str, str], role: str) -> None:
@@ -249,19 +219,10 @@ def _command(options: Options, where: str) -> tuple[str, ...]:
     return options.command
 
 
-def _module(facts: Facts, role: str) -> tuple[str, ...]:
-    return (facts.python, "-m", f"byteps.{role}")
-
-
-def _unbuffered(environ: Mapping[str, str]) -> dict[str, str]:
-    """Output through a pipe would else come late, and the last lines before a crash never."""
-    return {} if "PYTHONUNBUFFERED" in environ else {"PYTHONUNBUFFERED": "1"}
-
-
 def _identity(environ: Mapping[str, str], facts: Facts) -> dict[str, str]:
     """Job id and secret: the user's own if there are any, unless they are those of the job we run inside."""
     inside = bool(environ.get("DMLC_ROLE"))
-    own = {name: environ[name] for name in _IDENTITY if environ.get(name) and not inside}
+    own = {name: environ[name] for name in IDENTITY if environ.get(name) and not inside}
     made = {"BYTEPS_JOB_ID": facts.job_id}
     if not ("BYTEPS_JOB_SECRET" in own or "BYTEPS_JOB_SECRET_FILE" in own):
         made["BYTEPS_JOB_SECRET"] = facts.secret

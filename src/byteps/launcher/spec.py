@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from byteps.config import Config
 
-__all__ = ["UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec"]
+__all__ = ["LOOPBACK", "UNKNOWN", "Facts", "Options", "Plan", "ProcessSpec"]
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Facts:
     job_id: str
     secret: str = field(repr=False)
     master_port: str = "(a free port)"  # kept free for the store of torch.distributed, which rank 0 may start
+    root_uri: str = LOOPBACK  # where the others reach the scheduler
+    master_addr: str = LOOPBACK  # where the others reach worker 0
 
 
 # For a dry run, and to find mistakes in options and environment before anything is opened.
@@ -50,6 +54,7 @@ class ProcessSpec:
     cpus: tuple[int, ...] = ()  # the processors it is bound to; none: as the launcher
     memory_node: int | None = None  # the NUMA node that its memory should come from
     debugged: bool = False  # runs under gdb: signals are for the command, not for gdb
+    host: str = ""  # where it runs; empty: on this machine
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Everything the process sees, given the launcher's environment."""

@@ -11,7 +11,7 @@ import selectors
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from byteps.control import blame
@@ -23,7 +23,7 @@ from byteps.launcher.guard import PASSED_ON, heeded
 from byteps.launcher.log_files import LogFiles
 from byteps.launcher.plan import ProcessSpec
 
-__all__ = ["SWEEP_S", "run"]
+__all__ = ["SWEEP_S", "Supervisor", "run"]
 
 WRONG_USE = 2
 SWEEP_S = 0.3  # what a process leaves behind may take this long to clean up after it
@@ -45,10 +45,12 @@ def run(
     when everything must be killed. It takes over the signals and all children of this process, which should
     do nothing else and must have one thread (see ``guard.guarded``).
     """
-    return _Supervisor(specs, environ, stdin, front_gone, times or ending.Times(), logs).run()
+    return Supervisor(specs, environ, stdin, front_gone, times or ending.Times(), logs).run()
 
 
-class _Supervisor:
+class Supervisor:
+    """A job on this machine. ``fleet`` and ``agent`` make of it one whose processes are elsewhere."""
+
     def __init__(
         self,
         specs: Sequence[ProcessSpec],
@@ -56,7 +58,7 @@ class _Supervisor:
         stdin: bool,
         front_gone: int | None,
         times: ending.Times,
-        logs: LogFiles | None,
+        logs: LogFiles | None = None,
     ) -> None:
         self._specs = specs
         self._environ = environ
@@ -76,23 +78,24 @@ class _Supervisor:
         self._alone = False  # whoever started this job is gone
         self._selector = selectors.DefaultSelector()
         order = sorted(range(len(specs)), key=lambda place: (specs[place].role != "worker", place))
-        self._display = Display(self._names, order, environ, self._selector, self._hung_up, logs)
+        self._display = self._open_display(order)
         if front_gone is not None:
             self._selector.register(front_gone, selectors.EVENT_READ, lambda: self._abandoned(front_gone))
+
+    def _open_display(self, order: Sequence[int]) -> Display:
+        return Display(self._names, order, self._environ, self._selector, self._hung_up, self._logs)
 
     # ---- life of a job
 
     def run(self) -> int:
+        """Start the processes, wait for their end, and return the exit code of the job."""
         reap.become_subreaper()
         self._take_signals()
         self._start_all()
         while self._state.phase is not Phase.DONE:
-            deadline = self._state.deadline
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            for key, _ in self._selector.select(timeout):
-                key.data()
-            self._handle(ending.Tick())
-        left = reap.sweep(SWEEP_S)
+            self._wait(self._deadline())
+            self._tick()
+        left = self._sweep()
         if self._alone:
             return 1  # to no one; waiting for a reader of the output would leave this process behind
         self._display.drain()
@@ -103,6 +106,20 @@ class _Supervisor:
             signal.signal(number, signal.SIG_DFL)  # a reader that never reads must not make us immortal
         self._display.finish()
         return ending.exit_code(self._state)
+
+    def _wait(self, deadline: float | None) -> None:
+        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        for key, _ in self._selector.select(timeout):
+            key.data()
+
+    def _deadline(self) -> float | None:
+        return self._state.deadline
+
+    def _tick(self) -> None:
+        self._handle(ending.Tick())
+
+    def _sweep(self) -> list[int]:
+        return reap.sweep(SWEEP_S)
 
     def _start_all(self) -> None:
         error = self._prepare()
@@ -214,6 +231,10 @@ class _Supervisor:
         self._handle(ending.Ended(place, code, blame.is_told(blames)))
         os.close(blames)
 
+    def _own(self) -> Collection[int]:
+        """Children that we collect ourselves; the others are orphans."""
+        return self._pids.values()
+
     def _take_signals(self) -> None:
         """Turn signals into bytes on a descriptor of the selector; those that waited are not lost."""
         numbers = [*heeded(), signal.SIGCHLD]
@@ -231,11 +252,11 @@ class _Supervisor:
             if number == signal.SIGCHLD:
                 for place in [place for place in self._pids if place not in self._pidfds]:
                     self._collect(place)
-                reap.reap_orphans(self._pids.values())
+                reap.reap_orphans(self._own())
             elif number == signal.SIGTSTP:
-                self._signal(signal.SIGSTOP, list(self._pids))
+                self._signal(signal.SIGSTOP, self._state.running)
                 os.kill(os.getpid(), signal.SIGSTOP)  # here until the front continues us
-                self._signal(signal.SIGCONT, list(self._pids))
+                self._signal(signal.SIGCONT, self._state.running)
             elif number in PASSED_ON:
                 self._handle(ending.Signalled(number))
 

@@ -57,15 +57,19 @@ def init(overrides: Mapping[str, str] | None = None) -> None:
 
 
 def shutdown(
-    *, suspend: bool = False, why_not: str = "it was shut down; call byteps.init() to join again"
+    *,
+    suspend: bool = False,
+    why_not: str = "it was shut down; call byteps.init() to join again",
+    fatal: str = "",
 ) -> None:
-    """Leave the job; without one, do nothing."""
+    """Leave the job; without one, do nothing. ``fatal``: the exception that the others are told of."""
     global session, _why_not
     with _lock:
         leaving, session = session, None
         if leaving is not None:
             _why_not = why_not
-            leaving.leave(suspend=suspend, failed=bool(_fatal), reason=_fatal)
+            reason = fatal or _fatal
+            leaving.leave(suspend=suspend, failed=bool(reason), reason=reason)
 
 
 def suspend() -> None:

@@ -23,7 +23,7 @@ from byteps.control import tasks
 from byteps.control.starter import MAX_WORDS_BYTES
 from byteps.errors import JoinError
 
-__all__ = ["Command", "Service", "abandon", "beside", "commands", "start"]
+__all__ = ["Command", "Service", "abandon", "beside", "commands", "spawn", "start"]
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ def start(config: Config, *, suspended: bool) -> list[Service]:
     _collect_earlier(config.connect_timeout_s)
     try:
         for each in wanted:
-            _started.append(_start(each))
+            _started.append(spawn(each))
     except BaseException:
         abandon()
         raise
@@ -182,7 +182,8 @@ def _collect_earlier(timeout_s: float) -> None:
         _started.pop()
 
 
-def _start(command: Command) -> Service:
+def spawn(command: Command) -> Service:
+    """Start one process with a line to it; JoinError when that fails."""
     ours, theirs = socket.socketpair()
     try:
         with theirs:

@@ -163,7 +163,14 @@ class Tensors:
             more = {"codec": plan.codec, "momentum": plan.momentum} if is_rated else {}
             if nbytes:
                 native = self._client.declare(
-                    tensor_id, spec.name, spec.dtype, nbytes, self._partition_bytes, parts, spec.direct, **more
+                    tensor_id,
+                    spec.name,
+                    spec.dtype,
+                    nbytes,
+                    self._partition_bytes,
+                    parts,
+                    spec.direct,
+                    **more,
                 )
             tensor = Tensor(spec, generation, tensor_id, native)
             tensor.placement = parts

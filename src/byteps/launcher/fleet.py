@@ -1,0 +1,255 @@
+"""A job on several hosts: the same supervisor, with agents (``agent``) that have the processes.
+
+What happens is decided here, by the same rules as on one machine (``ending``). A host that cannot be reached,
+or is lost, counts as the failure of all its processes; its code is that of ssh, usually 255.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from byteps import __version__
+from byteps.launcher import ending, frames, reap
+from byteps.launcher.link import Link
+from byteps.launcher.manner import Manner
+from byteps.launcher.spec import ProcessSpec
+from byteps.launcher.supervise import Supervisor
+
+__all__ = ["Fleet", "Opener"]
+
+PING_S = 5.0
+HELLO_S = 60.0
+_FAREWELL_S = 3.5  # an agent ends what it has within 3 s
+_CLIENTS_S = 1.0
+_LOST = 255  # as ssh says it
+
+Opener = Callable[[str, Sequence[int]], Link]  # from a host and the places of its processes
+Completer = Callable[[Mapping[str, frames.Hello]], Sequence[ProcessSpec]]
+
+
+class Fleet(Supervisor):
+    """A job whose processes are elsewhere."""
+
+    def __init__(
+        self,
+        outline: Sequence[ProcessSpec],
+        environ: Mapping[str, str],
+        front_gone: int,
+        *,
+        openings: Mapping[str, frames.Open],
+        open_link: Opener,
+        complete: Completer,
+        env: Mapping[str, str],
+        manner: Manner,
+    ) -> None:
+        """``outline``: the plan without what only agents know; ``complete`` makes the final one of it.
+
+        ``openings``: the first message to every host. ``env``: for all processes, besides their own.
+        """
+        super().__init__(outline, environ, False, front_gone, manner.times, manner.logs(outline))
+        self._labelled = True
+        self._openings = openings
+        self._open_link = open_link
+        self._complete = complete
+        self._env = dict(env)
+        self._links: list[Link] = []
+        self._pending: list[ending.Event] = []
+        self._pinged = time.monotonic()
+        self._connect_by: float | None = time.monotonic() + HELLO_S
+
+    # ---- life
+
+    def _start_all(self) -> None:
+        self._state = ending.begin(self._names, self._workers, range(len(self._specs)))
+        for host, opening in self._openings.items():
+            places = [place for place, spec in enumerate(self._specs) if spec.host == host]
+            try:
+                link = self._open_link(host, places)
+            except OSError as error:
+                self._display.note(f"cannot start ssh for {host}: {error.strerror}; is it installed?")
+                linked = {place for link in self._links for place in link.places}
+                self._state = ending.begin(self._names, self._workers, linked)
+                self._not_started = True
+                self._pending.append(ending.NotStarted(places[0], 127))
+                return
+            self._links.append(link)
+            self._watch(link)
+            link.send(opening, self._selector)
+
+    def _watch(self, link: Link) -> None:
+        self._selector.register(link.out, selectors.EVENT_READ, lambda: self._hear(link))
+        if link.err not in self._selector.get_map():
+            self._selector.register(link.err, selectors.EVENT_READ, lambda: self._overhear(link))
+
+    def _deadline(self) -> float | None:
+        known = (self._state.deadline, self._connect_by, self._pinged + PING_S)
+        return 0.0 if self._pending else min(each for each in known if each is not None)
+
+    def _tick(self) -> None:
+        pending, self._pending = self._pending, []
+        for event in pending:
+            self._handle(event)
+        now = time.monotonic()
+        if now >= self._pinged + PING_S:
+            self._pinged = now
+            for link in self._links:
+                link.send(frames.Ping(), self._selector)
+        if self._connect_by is not None and now >= self._connect_by:
+            self._connect_by = None
+            for link in self._links:
+                if link.hello is None:
+                    self._lose(link, f"no answer within {HELLO_S:g} s")
+        for link in self._links:  # paused while the screen was full
+            if not (link.closed or self._display.full) and link.out not in self._selector.get_map():
+                self._watch(link)
+        super()._tick()
+
+    def _sweep(self) -> list[int]:
+        """Hear what agents still have to say, then end what is left here: only the clients of ssh."""
+        for link in self._links:
+            if not link.started:
+                link.hang_up(self._selector)
+        deadline = time.monotonic() + _FAREWELL_S
+        while (
+            not self._alone and time.monotonic() < deadline and not all(link.closed for link in self._links)
+        ):
+            self._wait(deadline)
+            for link in self._links:
+                if not link.closed and link.out not in self._selector.get_map():
+                    self._watch(link)
+        for link in self._links:
+            link.hang_up(self._selector)
+        return reap.sweep(_CLIENTS_S)
+
+    def _own(self) -> Collection[int]:
+        return [link.pid for link in self._links]
+
+    # ---- events
+
+    def _hear(self, link: Link) -> None:
+        if link.closed:  # by another event of the same moment
+            return
+        try:
+            messages = link.receive()
+        except frames.FrameError as error:
+            self._lose(link, str(error))
+            return
+        if messages is None:
+            self._lose(link, "")
+            return
+        for message in messages:
+            if isinstance(message, frames.Output):
+                self._display.feed(message.place, message.error, message.data)
+            elif isinstance(message, frames.Ended):
+                self._ended(link, message.place, message.code, message.blames)
+            elif isinstance(message, frames.NotStarted):
+                self._display.note(f"{link.name}: {message.text}")
+                self._cannot_start(link, message.place, message.code)
+            elif isinstance(message, frames.Refused):
+                self._lose(link, message.text)
+                return
+            else:
+                self._greeted(link, message)
+        if self._display.full:
+            for each in self._links:
+                if not each.closed and each.out in self._selector.get_map():
+                    self._selector.unregister(each.out)
+
+    def _overhear(self, link: Link) -> None:
+        if link.closed:
+            return
+        lines = link.overhear()
+        if lines is None:
+            self._selector.unregister(link.err)
+        for line in lines or ():
+            if link.hello is not None:  # before that they are the reason of a failure, and told with it
+                self._display.note(f"{link.name}: {line}")
+
+    def _greeted(self, link: Link, hello: frames.Hello) -> None:
+        if hello.version != __version__:
+            self._lose(
+                link,
+                f"it has byteps {hello.version}, this machine has {__version__}; install the same on both",
+            )
+            return
+        link.hello = hello
+        if any(each.hello is None for each in self._links) or len(self._links) < len(self._openings):
+            return
+        self._connect_by = None
+        if self._state.phase is not ending.Phase.RUNNING:
+            return
+        hellos = {host: each.hello for host, each in zip(self._openings, self._links, strict=True)}
+        specs = self._complete({host: hello for host, hello in hellos.items() if hello is not None})
+        for each in self._links:
+            each.started = True
+            processes = {place: specs[place] for place in each.places}
+            each.send(frames.Start(processes, self._env), self._selector)
+
+    def _ended(self, link: Link, place: int, code: int, blames: bool) -> None:
+        if place not in link.places:
+            return
+        link.places.remove(place)
+        self._display.close(place)
+        if code and self._state.phase < ending.Phase.TERMINATING:  # later it is our doing
+            self._failed[place] = code
+        self._handle(ending.Ended(place, code, blames))
+
+    def _lose(self, link: Link, reason: str) -> None:
+        """A host is gone. Its end is no news when all of its processes have ended."""
+        last = link.hang_up(self._selector)
+        if not link.places or self._alone:
+            return
+        code = link.code()
+        for line in last if link.hello is not None else ():
+            self._display.note(f"{link.name}: {line}")
+        if self._state.phase < ending.Phase.TERMINATING:
+            self._display.note(f"{link.name}: {_why(link, reason, code)}")
+        if not link.started:
+            self._cannot_start(link, link.places[0], code or _LOST)
+            return
+        lost, link.places = link.places, []
+        for place in lost:
+            if self._state.phase < ending.Phase.LEAVING:
+                self._failed[place] = code or _LOST
+            self._handle(ending.Ended(place, code or _LOST))
+
+    def _cannot_start(self, link: Link, first: int, code: int) -> None:
+        """A process of a host, and those after it, do not run: the job cannot begin. Two hosts may say so."""
+        gone = [place for place in link.places if place >= first]
+        link.places = [place for place in link.places if place < first]
+        if self._state.phase is ending.Phase.RUNNING:
+            self._not_started = True
+            self._state = replace(self._state, running=self._state.running - set(gone))
+            self._handle(ending.NotStarted(first, code))
+        else:
+            self._pending += [ending.Ended(place, code) for place in gone]
+
+    def _signal(self, number: int, places: Iterable[int]) -> None:
+        wanted = set(places)
+        for link in self._links:
+            targets = sorted(wanted & set(link.places))
+            if targets and link.started:
+                link.send(frames.Signal(number, targets), self._selector)
+            elif targets:  # nothing runs there yet
+                link.places = [place for place in link.places if place not in wanted]
+                self._pending += [ending.Ended(place, 128 + number) for place in targets]
+
+
+def _why(link: Link, reason: str, code: int | None) -> str:
+    """Why a host was lost, in words, with what to do."""
+    said = "; ".join(link.said) or link.chatter[-500:]
+    if link.hello is not None:
+        return "the connection was lost" + (f": {reason or said}" if reason or said else "")
+    if reason:
+        return reason
+    if code == 127:
+        return f"the interpreter was not found there ({said}); name it with --python PATH"
+    if "No module named" in said:
+        return f"{said}; install byteps there, or name its interpreter with --python PATH"
+    end = "" if code is None else f" with code {code}"
+    return (
+        f"no agent could be started, ssh ended{end}: {said or 'it said nothing'}; try: ssh {link.name} true"
+    )

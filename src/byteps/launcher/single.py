@@ -1,0 +1,42 @@
+"""Runs a plan whose processes are all on this machine: asks the machine, and supervises."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+from byteps.errors import ConfigError
+from byteps.launcher import guard, local, supervise
+from byteps.launcher.manner import Manner
+from byteps.launcher.spec import Facts, Plan
+
+__all__ = ["launch"]
+
+
+def launch(planned: Callable[[Facts], Plan], bind: Callable[[], socket.socket], manner: Manner) -> int:
+    """``bind`` makes the scheduler's socket; returns the exit code of the job."""
+    local.open_standard_fds()
+    stdin = local.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
+
+    def job(front_gone: int) -> int:
+        listener = bind()
+        with local.reserve() as master:  # for as long as the job runs: its program may ask for the port late
+            facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
+            processes = planned(facts).processes
+            try:
+                logs = manner.logs(processes)
+            except ConfigError as error:
+                print(f"bpslaunch: error: {error}", file=sys.stderr)
+                return 2
+            if local.listen(listener, processes):
+                listener.detach()  # another process's from now on
+            else:
+                listener.close()
+            return supervise.run(
+                processes, os.environ, stdin=stdin, front_gone=front_gone, times=manner.times, logs=logs
+            )
+
+    return guard.guarded(job)
