@@ -4,8 +4,8 @@
     sudo python benchmarks/compress_links.py --rate 1gbit    each in a network of its own, links of 1 Gbit/s
 
 With --rate every process is a host: a network namespace with one link to a switch, shaped both ways by `tc
-tbf`. It needs root and iproute2, and leaves nothing behind. Cases are measured in turn in every repetition, in
-one job, in place on a tensor that is filled anew for each. What is reported is the median, over the
+tbf`. It needs root and iproute2, and leaves nothing behind. Cases are measured in turn in every repetition,
+in one job, in place on a tensor that is filled anew for each. What is reported is the median, over the
 repetitions, of the time of one push_pull, taken by the slower worker; "times" is that of the uncompressed one
 divided by it.
 """
@@ -89,9 +89,7 @@ class Hosts:
             for device, where in (("eth0", name), (name, "hub")):
                 self._ip(f"link set {device} up", where)
                 # A burst of a quarter of a megabyte: what one send of ours is; the queue holds 50 ms.
-                self._run(
-                    f"tc qdisc add dev {device} root tbf rate {rate} burst 256kb latency 50ms", where
-                )
+                self._run(f"tc qdisc add dev {device} root tbf rate {rate} burst 256kb latency 50ms", where)
             self._ip("link set lo up", name)
             self._ip(f"link set {name} master switch", "hub")
 
@@ -184,7 +182,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rate", help="of each link, as tc writes it, such as 1gbit; without it: loopback")
     parser.add_argument("--mbytes", type=int, default=64, help="of the tensor (%(default)s)")
     parser.add_argument("--workers", type=int, default=2)

@@ -49,8 +49,8 @@ class PythonCodec final : public compress::Codec {
   size_t max_bytes() const override { return max_bytes_; }
 
   size_t encode(const float* x, uint32_t round, std::byte* out) override {
-    const size_t bytes = in_python(
-        [&] { return nb::cast<size_t>(codec_.attr("encode")(address(x), round, address(out))); });
+    const size_t bytes =
+        in_python([&] { return nb::cast<size_t>(codec_.attr("encode")(address(x), round, address(out))); });
     if (bytes == 0 || bytes > max_bytes_) throw WireError("the codec in Python wrote beyond its max_bytes");
     return bytes;
   }
@@ -83,7 +83,8 @@ std::unique_ptr<compress::Codec> make_python_codec(const compress::CodecSpec& sp
                                                    uint64_t seed, uint64_t key,
                                                    const compress::Kernels& kernels) {
   return in_python([&] {
-    nb::object codec = nb::module_::import_("byteps.compress.custom").attr("adapter")(spec.text, elements, seed, key);
+    nb::object codec =
+        nb::module_::import_("byteps.compress.custom").attr("adapter")(spec.text, elements, seed, key);
     const auto max_bytes = nb::cast<size_t>(codec.attr("max_bytes"));
     return std::make_unique<PythonCodec>(std::move(codec), max_bytes, elements, kernels);
   });

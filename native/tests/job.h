@@ -137,8 +137,7 @@ class Job {
     for (uint32_t p = 0; p < cut.partitions(); ++p) {
       placement.emplace_back(uint16_t{0}, static_cast<uint16_t>((id + p) % options_.shards));
     }
-    return clients[rank]->declare(id, "tensor." + std::to_string(id), dtype, cut, placement,
-                                  false, codec);
+    return clients[rank]->declare(id, "tensor." + std::to_string(id), dtype, cut, placement, false, codec);
   }
 
   static constexpr uint64_t kJob = 0x1234;

@@ -62,7 +62,8 @@ class RawPeer final : FrameSink {
     send(header, payload.data(), payload.size());
   }
 
-  void declare(uint32_t tensor, uint64_t bytes, const CodecFields& codec, uint64_t partition_bytes = 1 << 20) {
+  void declare(uint32_t tensor, uint64_t bytes, const CodecFields& codec,
+               uint64_t partition_bytes = 1 << 20) {
     const auto payload =
         encode_declaration({Cut{bytes, partition_bytes, true}, "t" + std::to_string(tensor), codec});
     Header header;

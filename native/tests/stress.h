@@ -29,8 +29,8 @@ inline float value(size_t i, uint16_t rank) {
   return static_cast<float>(i % 7 + 1) * static_cast<float>(1 << (2 * rank));
 }
 
-inline void push_rounds(Job& job, uint16_t rank, uint16_t workers, const std::vector<Shape>& shapes, int rounds,
-                 uint64_t seed) {
+inline void push_rounds(Job& job, uint16_t rank, uint16_t workers, const std::vector<Shape>& shapes,
+                        int rounds, uint64_t seed) {
   std::mt19937_64 random(seed + rank);
   std::vector<std::shared_ptr<Tensor>> tensors;
   for (const Shape& shape : shapes)
@@ -131,4 +131,3 @@ inline void endings_let_go_of_memory(JobOptions options, uint64_t seed, int repe
 }
 
 }  // namespace byteps::testing
-

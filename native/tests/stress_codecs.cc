@@ -23,8 +23,10 @@ int main(int argc, char** argv) {
                   .partition_bytes = 100'000},
                  seed + 3, 2);
   std::printf("sums: %d failed checks\n", byteps::check::failures().load());
-  endings_let_go_of_memory({.workers = 2, .coded = true, .credit_bytes = 1 << 20, .partition_bytes = 100'000}, seed + 4, 10);
-  endings_let_go_of_memory({.workers = 2, .by_address = true, .codec_threads = 0, .coded = true}, seed + 5, 5);
+  endings_let_go_of_memory({.workers = 2, .coded = true, .credit_bytes = 1 << 20, .partition_bytes = 100'000},
+                           seed + 4, 10);
+  endings_let_go_of_memory({.workers = 2, .by_address = true, .codec_threads = 0, .coded = true}, seed + 5,
+                           5);
   std::printf("endings: %d failed checks\n", byteps::check::failures().load());
   return byteps::check::failures() != 0;
 }

@@ -283,15 +283,16 @@ void Client::count_local(const Operation& op) {
 }
 
 std::map<std::string, uint64_t> Client::counters() const {
-  std::map<std::string, uint64_t> out{{"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
-                                      {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
-                                      {"pushed_wire_bytes", pushed_wire_bytes_.load(std::memory_order_relaxed)},
-                                      {"pulled_wire_bytes", pulled_wire_bytes_.load(std::memory_order_relaxed)},
-                                      {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
-                                      {"operations", operations_.load(std::memory_order_relaxed)},
-                                      {"local_bytes", local_bytes_.load(std::memory_order_relaxed)},
-                                      {"wire_sent_bytes", 0},
-                                      {"wire_received_bytes", 0}};
+  std::map<std::string, uint64_t> out{
+      {"pushed_bytes", pushed_bytes_.load(std::memory_order_relaxed)},
+      {"pulled_bytes", pulled_bytes_.load(std::memory_order_relaxed)},
+      {"pushed_wire_bytes", pushed_wire_bytes_.load(std::memory_order_relaxed)},
+      {"pulled_wire_bytes", pulled_wire_bytes_.load(std::memory_order_relaxed)},
+      {"pieces_sent", pieces_sent_.load(std::memory_order_relaxed)},
+      {"operations", operations_.load(std::memory_order_relaxed)},
+      {"local_bytes", local_bytes_.load(std::memory_order_relaxed)},
+      {"wire_sent_bytes", 0},
+      {"wire_received_bytes", 0}};
   for (const auto& thread : threads_) {
     out["wire_sent_bytes"] += thread->sent_bytes();
     out["wire_received_bytes"] += thread->received_bytes();

@@ -110,7 +110,8 @@ class Client {
   std::map<uint16_t, uint16_t> shards_;                         // of each server
   size_t connected_ = 0;
   bool started_ = false;
-  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pushed_wire_bytes_{0}, pulled_wire_bytes_{0}, pieces_sent_{0}, operations_{0}, local_bytes_{0};
+  std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pushed_wire_bytes_{0}, pulled_wire_bytes_{0},
+      pieces_sent_{0}, operations_{0}, local_bytes_{0};
   std::atomic<bool> failed_{false};
 
   mutable std::mutex mutex_;  // of what follows

@@ -22,7 +22,7 @@ struct CodecJob {
   enum class Kind { encode, decode } kind = Kind::encode;
   Route* route = nullptr;
   uint32_t position = 0;  // in the route's pieces
-  uint32_t bytes = 0;  // decode: of the payload that has landed
+  uint32_t bytes = 0;     // decode: of the payload that has landed
 };
 
 struct CodecOutcome {

@@ -39,7 +39,7 @@ struct Route {
   uint64_t link_bytes_at_start = 0;  // what the link had sent when it was submitted
   uint32_t sent = 0;                 // pieces of it given to the wire, and their bytes
   uint64_t sent_bytes = 0;
-  size_t active_index = 0;           // place in the thread's list of active routes
+  size_t active_index = 0;  // place in the thread's list of active routes
 };
 
 // Operations on one tensor are done one after the other, in the order of the calls: each is a round of its
@@ -58,10 +58,10 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   const DType dtype;
   const Cut cut;
   std::vector<std::unique_ptr<Route>> routes;
-  LocalGroup* group = nullptr;  // the ranks of this machine reduce it among themselves
-  SlotView slot;                // where they do so
-  std::unique_ptr<TensorCodec> codec;               // if it is compressed on its way to servers
-  std::unique_ptr<compress::Momentum> momentum;     // if that is applied here
+  LocalGroup* group = nullptr;                   // the ranks of this machine reduce it among themselves
+  SlotView slot;                                 // where they do so
+  std::unique_ptr<TensorCodec> codec;            // if it is compressed on its way to servers
+  std::unique_ptr<compress::Momentum> momentum;  // if that is applied here
 
   bool is_coded(const Operation& op) const;
   // The state of the codec, between operations: how many rounds it has seen.

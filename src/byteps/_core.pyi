@@ -71,9 +71,7 @@ class Codec:
         """The bytes of the payload."""
     def decode(self, payload: int, nbytes: int, round: int, out: int) -> None: ...
     def decode_add(self, payload: int, nbytes: int, round: int, acc: int) -> None: ...
-    def encode_with_feedback(
-        self, g: int, c: float, error: int, round: int, out: int, a: float = 1.0
-    ) -> int:
+    def encode_with_feedback(self, g: int, c: float, error: int, round: int, out: int, a: float = 1.0) -> int:
         """p = a * g + c * error; out = C(p); error = p - decode(C(p))."""
 
 class CodecParams:

@@ -326,7 +326,9 @@ def a_worker_keeps_its_state_over_suspension() -> None:
 @check
 def a_failing_codec_of_the_users_names_itself() -> None:
     try:
-        bps.push_pull(torch.full((10,), float(bps.rank())), name="raises", compression_params={"compressor": "moody"})
+        bps.push_pull(
+            torch.full((10,), float(bps.rank())), name="raises", compression_params={"compressor": "moody"}
+        )
     except BytePSError as error:
         assert "raises" in str(error) and "rank 1 is moody" in str(error), error
     else:

@@ -27,9 +27,7 @@ def worker() -> dict[str, list[float]]:
 
     torch.set_num_threads(1)
     bps.init()
-    return {
-        name: [train(setting, seed)["accuracy"] for seed in SEEDS] for name, setting in SETTINGS.items()
-    }
+    return {name: [train(setting, seed)["accuracy"] for seed in SEEDS] for name, setting in SETTINGS.items()}
 
 
 @functools.cache

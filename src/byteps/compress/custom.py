@@ -36,8 +36,8 @@ __all__ = ["CustomCodec", "adapter", "load_plugins", "register"]
 class CustomCodec(Protocol):
     """One partition's codec. Calls come one at a time, from threads of the core.
 
-    It must not keep state that the other end would need: whatever is random is a function of ``seed``, ``key``
-    and ``round``, which are the same for every call of one round. ``max_bytes`` may be an attribute: the
+    It must not keep state that the other end would need: whatever is random is a function of ``seed``,
+    ``key`` and ``round``, which are the same for every call of one round. ``max_bytes`` may be an attribute: the
     longest payload, 4 n + 64 without it.
     """
 
@@ -105,7 +105,8 @@ class _Adapter:
 
 
 def _floats(address: int, n: int) -> Floats:
-    return np.frombuffer((ctypes.c_char * (4 * n)).from_address(address), np.float32)
+    memory = memoryview((ctypes.c_char * (4 * n)).from_address(address)).cast("B")
+    return np.frombuffer(memory, np.float32)
 
 
 def adapter(text: str, n: int, seed: int, key: int) -> Any:

@@ -194,7 +194,11 @@ def _seed(key: str, value: Any) -> int:
 
 
 def _compressor(key: str, value: Any) -> str:
-    return value if isinstance(value, str) and value in CUSTOM else _one_of(*COMPRESSORS, *sorted(CUSTOM))(key, value)
+    return (
+        value
+        if isinstance(value, str) and value in CUSTOM
+        else _one_of(*COMPRESSORS, *sorted(CUSTOM))(key, value)
+    )
 
 
 # In the order of the fields of CodecSpec.

@@ -1,4 +1,4 @@
-"""A small network that learns scikit-learn's digits on all ranks of a job: what compression costs in accuracy.
+"""A small network that learns scikit-learn's digits on all ranks: what compression costs in accuracy.
 
 The data is split over the ranks, the batch of a step is the same whatever their number. Everything random
 comes from the seed: two runs with the same seed and settings give the same numbers.
@@ -50,7 +50,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def _data(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
@@ -81,7 +81,8 @@ def train(setting: Setting, seed: int) -> dict[str, float]:
         for first in range(0, len(labels) - BATCH + 1, BATCH):
             mine = order[first + rank : first + BATCH : size]
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(inputs[mine]), labels[mine]).backward()
+            loss: Any = nn.functional.cross_entropy(model(inputs[mine]), labels[mine])
+            loss.backward()
             optimizer.step()
             schedule.step()
     optimizer._exchange.remove()

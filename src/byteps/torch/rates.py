@@ -69,7 +69,9 @@ def _check(optimizer: torch.optim.Optimizer) -> None:
             "what is used; give it one, as in SGD(..., momentum=0.9)"
         )
     if any(group.get("dampening") for group in groups):
-        raise ConfigError("compression_params['momentum'] = 'nesterov': expected an optimizer with dampening=0")
+        raise ConfigError(
+            "compression_params['momentum'] = 'nesterov': expected an optimizer with dampening=0"
+        )
 
 
 def without_momentum(group: dict[str, Any]) -> dict[str, Any]:

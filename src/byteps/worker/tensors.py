@@ -158,10 +158,17 @@ class Tensors:
             nbytes = dtypes.nbytes(spec.dtype, spec.shape)
             native = None
             is_rated = plan.codec is not None or plan.momentum
-            more = {"codec": plan.codec, "momentum": plan.momentum} if is_rated else {}
+            more: dict[str, Any] = {"codec": plan.codec, "momentum": plan.momentum} if is_rated else {}
             if nbytes:
                 native = self._client.declare(
-                    tensor_id, spec.name, spec.dtype, nbytes, self._partition_bytes, parts, spec.direct, **more
+                    tensor_id,
+                    spec.name,
+                    spec.dtype,
+                    nbytes,
+                    self._partition_bytes,
+                    parts,
+                    spec.direct,
+                    **more,
                 )
             tensor = Tensor(spec, generation, tensor_id, native)
             tensor.is_rated = is_rated
