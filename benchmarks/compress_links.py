@@ -7,7 +7,7 @@ With --rate every process is a host: a network namespace with one link to a swit
 tbf`. It needs root and iproute2, and leaves nothing behind. Cases are measured in turn in every repetition,
 in one job, in place on a tensor that is filled anew for each. What is reported is the median, over the
 repetitions, of the time of one push_pull, taken by the slower worker; "times" is that of the uncompressed one
-divided by it.
+divided by it. The CPU time is that of one worker process, all its threads together.
 """
 
 from __future__ import annotations
@@ -51,24 +51,27 @@ def worker(nbytes: int, repeats: int, inner: int, path: str) -> None:
     tensor = torch.empty(nbytes // 4)
     samples: dict[str, list[float]] = {name: [] for name in CASES}
     wire: dict[str, int] = {}
+    cpu: dict[str, list[float]] = {name: [] for name in CASES}
     for repeat in range(repeats + 1):  # the first one declares, and warms up
         for name, params in CASES.items():
             torch.manual_seed(1000 * repeat + bps.rank())
             tensor.normal_()
             before = bps.counters()["pushed_wire_bytes"]
             bps.barrier()
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), time.process_time()
             for _ in range(inner):
                 bps.push_pull_inplace(tensor, name=name, compression_params=params)
             took = torch.tensor((time.perf_counter() - start) / inner, dtype=torch.float64)
+            cpu_took = (time.process_time() - cpu_start) / inner
             wire[name] = (bps.counters()["pushed_wire_bytes"] - before) // inner
             table = torch.zeros(bps.size(), dtype=torch.float64)
             table[bps.rank()] = took
             slowest = float(bps.push_pull(table, average=False, name="times").max())
             if repeat > 0:
                 samples[name].append(slowest)
+                cpu[name].append(cpu_took)
     if bps.rank() == 0:
-        Path(path).write_text(json.dumps({"samples_s": samples, "wire_bytes": wire}))
+        Path(path).write_text(json.dumps({"samples_s": samples, "worker_cpu_s": cpu, "wire_bytes": wire}))
     bps.barrier()
 
 
@@ -212,7 +215,11 @@ def main() -> int:
         verdict = "" if goal is None else f"   goal {goal}: {'reached' if times >= goal else 'NOT reached'}"
         reached = reached and (goal is None or times >= goal)
         part = nbytes / found["wire_bytes"][name]
-        print(f"  {name:22} {median * 1e3:8.1f} ms   {times:6.2f} times   bytes / {part:7.1f}{verdict}")
+        cpu = statistics.median(found["worker_cpu_s"][name])
+        print(
+            f"  {name:22} {median * 1e3:8.1f} ms   {times:6.2f} times   bytes / {part:7.1f}   "
+            f"CPU of a worker {cpu * 1e3:6.1f} ms{verdict}"
+        )
     result = {"rate": args.rate, "mbytes": args.mbytes, "workers": args.workers, "median_s": medians, **found}
     kind = args.rate or "loopback"
     (args.output / f"compress_links_{kind}.json").write_text(json.dumps(result, indent=1))

@@ -37,8 +37,8 @@ class CustomCodec(Protocol):
     """One partition's codec. Calls come one at a time, from threads of the core.
 
     It must not keep state that the other end would need: whatever is random is a function of ``seed``,
-    ``key`` and ``round``, which are the same for every call of one round. ``max_bytes`` may be an attribute: the
-    longest payload, 4 n + 64 without it.
+    ``key`` and ``round``, which are the same for every call of one round. ``max_bytes`` may be an
+    attribute: the longest payload, 4 n + 64 without it.
     """
 
     def encode(self, x: Floats, round: int) -> bytes: ...

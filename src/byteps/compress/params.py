@@ -105,6 +105,14 @@ def parse(params: Mapping[str, Any] | None) -> CodecSpec:
             "what the compressor sends is smaller already. Use fp16 alone or leave it out.",
             stacklevel=2,
         )
+    if spec.compressor == "dithering" and spec.ef is not None:
+        warnings.warn(
+            f"compression_params['ef'] = {spec.ef!r} with dithering: its rounding is without bias and needs "
+            "no error feedback, and where it changes a gradient by more than the gradient's own size "
+            "(normalize 'l2', few levels) the error grows without bound and training diverges. Leave 'ef' "
+            "out, or raise k.",
+            stacklevel=2,
+        )
     return spec
 
 

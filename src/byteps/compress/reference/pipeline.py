@@ -97,7 +97,7 @@ class Pipeline:
     def _plain(self, gradients: Sequence[Floats], average: bool) -> Floats:
         total = _sum([_sum([gradients[rank] for rank in ranks]) for ranks in self.machines])
         if average:
-            total /= np.float32(self.ranks)
+            np.divide(total, np.float32(self.ranks), out=total)
         return total
 
     def _with_momentum(self, rank: int, g: Floats, mu: float) -> Floats:
@@ -106,7 +106,7 @@ class Pipeline:
 
 
 def _sum(terms: Sequence[Floats]) -> Floats:
-    total = terms[0].copy()
+    total: Floats = terms[0].copy()
     for term in terms[1:]:
         total += term
     return total
