@@ -1,4 +1,4 @@
-"""The state of codecs survives a restart of the job, bit for bit on workers, on machines of several ranks too."""
+"""The state of codecs survives a restart of the job, bit for bit on workers, grouped or not."""
 
 from __future__ import annotations
 
