@@ -17,7 +17,9 @@ namespace byteps::compress {
 
 namespace {
 
-BYTEPS_AVX2 void feedback(const float* g, float a, float c, float* e, size_t n) { loops::feedback(g, a, c, e, n); }
+BYTEPS_AVX2 void feedback(const float* g, float a, float c, float* e, size_t n) {
+  loops::feedback(g, a, c, e, n);
+}
 BYTEPS_AVX2 void subtract(const float* x, float* e, size_t n) { loops::subtract(x, e, n); }
 BYTEPS_AVX2 void nesterov(float* m, float* g, float mu, size_t n) { loops::nesterov(m, g, mu, n); }
 BYTEPS_AVX2 uint32_t max_bits(const float* x, size_t n) { return loops::max_bits(x, n); }

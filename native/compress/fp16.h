@@ -17,7 +17,8 @@ class Fp16 final : public Codec {
   size_t encode(const float* x, uint32_t round, std::byte* out) override;
   void decode(const std::byte* in, size_t bytes, uint32_t round, float* out) override;
   void decode_add(const std::byte* in, size_t bytes, uint32_t round, float* acc) override;
-  size_t encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round, std::byte* out) override;
+  size_t encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round,
+                              std::byte* out) override;
 
  private:
   alignas(32) float decoded_[kWalk];

@@ -54,7 +54,8 @@ void OneBit::decode_add(const std::byte* in, size_t bytes, uint32_t, float* acc)
 }
 
 // The scale is a sum over all of p, so e is walked through twice; without scaling once is enough.
-size_t OneBit::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t, std::byte* out) {
+size_t OneBit::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t,
+                                    std::byte* out) {
   uint8_t* bits = bits_of(out);
   Lanes lanes;
   walk(elements_, [&](size_t begin, size_t count) {

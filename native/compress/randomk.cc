@@ -48,7 +48,8 @@ void RandomK::decode_add(const std::byte* in, size_t bytes, uint32_t round, floa
   for (size_t j = 0; j < positions_.size(); ++j) acc[positions_[j]] += get_value(in, j, halves_);
 }
 
-size_t RandomK::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round, std::byte* out) {
+size_t RandomK::encode_with_feedback(const float* g, float a, float c, float* error, uint32_t round,
+                                     std::byte* out) {
   draw(round);
   kernels_.feedback(g, a, c, error, elements_);
   for (size_t j = 0; j < positions_.size(); ++j) {

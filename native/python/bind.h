@@ -8,6 +8,7 @@ namespace byteps {
 void bind_wire(nanobind::module_& m);
 void bind_reduce(nanobind::module_& m);
 void bind_compress(nanobind::module_& m);
+void bind_custom_codec(nanobind::module_& m);
 void bind_liveness(nanobind::module_& m);
 void bind_local(nanobind::module_& m);
 void bind_aggregator(nanobind::module_& m);

@@ -75,7 +75,8 @@ void bind_compress(nb::module_& m) {
   nb::class_<Codec>(m, "Codec")
       .def(nb::new_(&make), nb::arg("name"), nb::arg("elements"), nb::kw_only(), nb::arg("k") = 0.0,
            nb::arg("scaling") = false, nb::arg("l2") = false, nb::arg("natural") = false,
-           nb::arg("feedback") = false, nb::arg("halves") = false, nb::arg("seed") = 1, nb::arg("key") = 0, nb::arg("kernels") = "best")
+           nb::arg("feedback") = false, nb::arg("halves") = false, nb::arg("seed") = 1, nb::arg("key") = 0,
+           nb::arg("kernels") = "best")
       .def_prop_ro("elements", &Codec::elements)
       .def_prop_ro("max_bytes", &Codec::max_bytes)
       .def(
@@ -127,11 +128,12 @@ void bind_compress(nb::module_& m) {
         return std::pair<uintptr_t, size_t>(reinterpret_cast<uintptr_t>(momentum.state()),
                                             momentum.state_bytes());
       });
-  m.def("stream_key",
-        [](const std::string& name, uint32_t partition, const compress::DeclaredCodec& codec, uint32_t sender) {
-          return compress::stream_key(name, partition, codec.spec, sender);
-        },
-        nb::arg("name"), nb::arg("partition"), nb::arg("codec"), nb::arg("sender"));
+  m.def(
+      "stream_key",
+      [](const std::string& name, uint32_t partition, const compress::DeclaredCodec& codec, uint32_t sender) {
+        return compress::stream_key(name, partition, codec.spec, sender);
+      },
+      nb::arg("name"), nb::arg("partition"), nb::arg("codec"), nb::arg("sender"));
   m.def(
       "nesterov",
       [](uintptr_t momentum, uintptr_t g, float mu, size_t n) {

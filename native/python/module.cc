@@ -9,6 +9,7 @@ NB_MODULE(_core, m) {
   byteps::bind_wire(m);
   byteps::bind_reduce(m);
   byteps::bind_compress(m);
+  byteps::bind_custom_codec(m);
   byteps::bind_liveness(m);
   byteps::bind_aggregator(m);
   byteps::bind_local(m);

@@ -67,6 +67,7 @@ struct JobOptions {
   bool by_address = false;
   unsigned shards = 2;
   unsigned codec_threads = 2;
+  bool coded = false;  // tensors are compressed, each by a codec that loses nothing of small whole numbers
   uint64_t credit_bytes = 4 << 20;
   uint64_t partition_bytes = 1 << 20;
   bool checksum = false;
@@ -78,6 +79,18 @@ struct JobOptions {
   double stall_warn_s = 10;
   void (*prepare)(int server_fd, int client_fd) = nullptr;  // socket options
 };
+
+inline compress::DeclaredCodec lossless_codec(uint32_t id) {
+  compress::DeclaredCodec codec;
+  const compress::CodecKind kinds[] = {compress::CodecKind::topk, compress::CodecKind::fp16,
+                                       compress::CodecKind::randomk};
+  codec.spec.kind = kinds[id % 3];
+  codec.spec.k = 1 << 24;  // all elements
+  codec.spec.halves = id % 5 == 0;
+  codec.feedback = id % 2 == 0 ? compress::Feedback::corrected : compress::Feedback::none;
+  codec.spec.feedback = id % 2 == 0;
+  return codec;
+}
 
 class Job {
  public:
@@ -117,14 +130,14 @@ class Job {
 
   // Partitions go round the shards, the first one depending on the tensor.
   std::shared_ptr<Tensor> declare(uint16_t rank, uint32_t id, DType dtype, uint64_t bytes,
-                                  const std::optional<compress::DeclaredCodec>& codec = {}) {
+                                  std::optional<compress::DeclaredCodec> codec = {}) {
+    if (options_.coded) codec = lossless_codec(id);
     const Cut cut{bytes, options_.partition_bytes};
     std::vector<std::pair<uint16_t, uint16_t>> placement;
     for (uint32_t p = 0; p < cut.partitions(); ++p) {
       placement.emplace_back(uint16_t{0}, static_cast<uint16_t>((id + p) % options_.shards));
     }
-    return clients[rank]->declare(id, "tensor." + std::to_string(id), dtype, cut, placement,
-                                  false, codec);
+    return clients[rank]->declare(id, "tensor." + std::to_string(id), dtype, cut, placement, false, codec);
   }
 
   static constexpr uint64_t kJob = 0x1234;

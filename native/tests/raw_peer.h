@@ -62,6 +62,28 @@ class RawPeer final : FrameSink {
     send(header, payload.data(), payload.size());
   }
 
+  void declare(uint32_t tensor, uint64_t bytes, const CodecFields& codec,
+               uint64_t partition_bytes = 1 << 20) {
+    const auto payload =
+        encode_declaration({Cut{bytes, partition_bytes, true}, "t" + std::to_string(tensor), codec});
+    Header header;
+    header.type = FrameType::declare;
+    header.key = make_key(tensor, 0);
+    send(header, payload.data(), payload.size());
+  }
+
+  void push_coded(uint32_t tensor, uint32_t round, uint8_t codec, const std::vector<std::byte>& payload,
+                  CodecTerms terms = {}, uint16_t flags = 0) {
+    Header header;
+    header.type = FrameType::push;
+    header.key = make_key(tensor, 0);
+    header.round = round;
+    header.codec = codec;
+    header.received = terms.word();
+    header.flags = flags;
+    send(header, payload.data(), payload.size());
+  }
+
   void push(uint32_t tensor, uint32_t round, const std::vector<float>& values, uint16_t flags = 0) {
     Header header;
     header.type = FrameType::push;

@@ -93,7 +93,8 @@ std::string invalid(const Header& h, uint64_t job) {
   if (h.codec != 0 && h.type != FrameType::push && h.type != FrameType::result) {
     return type + ": has no codec, and says " + std::to_string(h.codec);
   }
-  if (h.codec > kLastCodec && h.codec != kCustomCodec) return type + ": unknown codec " + std::to_string(h.codec);
+  if (h.codec > kLastCodec && h.codec != kCustomCodec)
+    return type + ": unknown codec " + std::to_string(h.codec);
   if (!valid(h.dtype)) return type + ": unknown dtype " + std::to_string(h.dtype);
   if (!(h.flags & kFlagChecksum) && h.payload_crc != 0) return type + ": payload checksum without its flag";
   if (h.length > payload_limit(h.type)) {

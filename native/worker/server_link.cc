@@ -41,6 +41,8 @@ void ServerLink::submit(Route& route) {
       peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(pushed_memory(route));
   if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
   route.link_bytes_at_start = window_.sent_bytes();
+  route.sent = 0;
+  route.sent_bytes = 0;
   if (route.tensor->is_coded(*route.op)) {
     route.by_address = peer_.has_value();  // payloads lie in memory of ours
     route.encoded.assign(route.pieces.size(), false);
@@ -209,11 +211,10 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     header.flags |= window_.limited() ? kFlagWantCredit : 0;
     asked_at_bytes_ = window_.sent_bytes();
   }
-  if (ready.at + 1 == route.pieces.size()) {
-    uint64_t own = 0;
-    for (const uint32_t p : route.pieces) own += empty ? 0 : wire_bytes(route, p);
+  route.sent_bytes += sent;
+  if (++route.sent == route.pieces.size()) {
     const uint64_t between = window_.sent_bytes() - route.link_bytes_at_start;
-    op.waited_bytes.fetch_add(between > own ? between - own : 0, std::memory_order_relaxed);
+    op.waited_bytes.fetch_add(between - route.sent_bytes, std::memory_order_relaxed);
   }
   thread_.client().count_push(bytes, sent);
   thread_.client().sample(*route.tensor, route.tensor->group ? "push of this machine" : "push", header.round,

@@ -79,6 +79,10 @@ _VERBS = ("broadcast", "declare", "push_pull", "push_pull_async")  # on arrays: 
 
 
 def __getattr__(name: str) -> Any:
+    if name == "compress":  # set_rates(), register(): for those who want them
+        import importlib
+
+        return importlib.import_module("byteps.compress")
     if name == "empty":  # needs the native core, but neither NumPy nor a job
         from byteps.worker.arena import empty
 
@@ -171,5 +175,11 @@ def get_pushpull_speed() -> tuple[float, float]:
 
 
 def counters() -> dict[str, int]:
-    """What this rank has moved since it joined: ``pushed_bytes``, ``pulled_bytes``, ``operations``, ..."""
+    """What this rank has moved since it joined, by name.
+
+    ``pushed_bytes`` and ``pulled_bytes`` count elements, ``pushed_wire_bytes`` and ``pulled_wire_bytes`` what
+    travelled for them: less, where tensors are compressed. ``wire_sent_bytes`` and ``wire_received_bytes``
+    are all bytes on the sockets, headers and control frames included, without what processes of one machine
+    read out of each other's memory.
+    """
     return _current.required("counters").counters()

@@ -159,6 +159,16 @@ def _devices(text: str) -> tuple[str, ...]:
 devices = Parser(_devices, 'entries separated by commas, such as "0,1,2,3", or all, none, void')
 
 
+def _modules(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(word.isidentifier() for name in names for word in name.split(".")):
+        raise ValueError(text)
+    return names
+
+
+modules = Parser(_modules, 'names of Python modules such as "mine,other.codecs"')
+
+
 def _secret(text: str) -> bytes:
     return os.fsencode(text)
 

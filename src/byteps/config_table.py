@@ -88,6 +88,8 @@ class DataPath:
         lambda: max(1, _machine_cores() - 1),
         "threads that compress; 0 = in the sending thread",
         default_text="cores of this rank less one, at least 1")
+    plugins: tuple[str, ...] = row("BYTEPS_PLUGINS", p.modules, (),
+        "modules that every worker and server imports at its start: those that register codecs")
     server_engine_thread: int = row("BYTEPS_SERVER_ENGINE_THREAD", p.integer(1, 256),
         lambda: min(4, _machine_cores()),
         "shards of a server: threads, each with its own keys and connections",

@@ -41,7 +41,9 @@ def cases() -> dict[str, CodecSpec]:
     found = [{"momentum": "nesterov"}]
     for codec in _CODECS:
         kinds = (None, "vanilla", "corrected", *(("sparse",) if codec.get("compressor") == "randomk" else ()))
-        found += [{**codec, "ef": ef, "momentum": m, "seed": SEED} for ef in kinds for m in (None, "nesterov")]
+        found += [
+            {**codec, "ef": ef, "momentum": m, "seed": SEED} for ef in kinds for m in (None, "nesterov")
+        ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {spec.text(): spec for spec in map(parse, found)}

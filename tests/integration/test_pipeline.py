@@ -17,13 +17,13 @@ class Topology(NamedTuple):
     machines: list[list[int]]  # ranks of each
     servers: int = 1
     threads: int = 1
-    env: dict[str, str] = {}
+    env: tuple[tuple[str, str], ...] = ()
 
 
 TOPOLOGIES = {
     "2 workers": Topology([[0], [1]]),
     "4 workers, 2 servers, over sockets, in the sending threads": Topology(
-        [[0], [1], [2], [3]], servers=2, threads=0, env={"BYTEPS_ENABLE_IPC": "0"}
+        [[0], [1], [2], [3]], servers=2, threads=0, env=(("BYTEPS_ENABLE_IPC", "0"),)
     ),
     "2 machines of 2, 4 threads": Topology([[0, 1], [2, 3]], threads=4),
 }
@@ -36,7 +36,7 @@ def test_every_codec(name: str, tmp_path: Path) -> None:
         "BYTEPS_PARTITION_BYTES": str(pipeline_job.PARTITION_BYTES),
         "BYTEPS_MIN_COMPRESS_BYTES": "0",
         "BYTEPS_THREADPOOL_SIZE": str(threads),
-        **more,
+        **dict(more),
     }
     ranks = sum(map(len, machines))
     nproc = None if ranks == len(machines) else [len(machine) for machine in machines]

@@ -55,6 +55,7 @@ CASES = {
     "BYTEPS_SCHEDULING_CREDIT": Case("scheduling_credit", 4, "0", 0, "-1"),
     "BYTEPS_MIN_COMPRESS_BYTES": Case("min_compress_bytes", 65536, "0", 0, "-1"),
     "BYTEPS_THREADPOOL_SIZE": Case("threadpool_size", ANY, "0", 0, "1e3"),
+    "BYTEPS_PLUGINS": Case("plugins", (), "mine, other.codecs", ("mine", "other.codecs"), "a,b c"),
     "BYTEPS_SERVER_ENGINE_THREAD": Case("server_engine_thread", ANY, "7", 7, "0"),
     "BYTEPS_SERVER_ENABLE_SCHEDULE": Case("server_enable_schedule", False, "true", True, "maybe"),
     "BYTEPS_ENABLE_ASYNC": Case("enable_async", False, "yes", True, "01"),

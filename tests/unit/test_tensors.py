@@ -51,7 +51,8 @@ def test_a_tensor_declared_alike_costs_no_message(tensors: Tensors, control: pla
 
 
 @pytest.mark.parametrize(
-    "changed", [Spec("x", FLOAT32, (3,)), Spec("x", FLOAT64, (2,)), Spec("x", FLOAT32, (2,), "compressor=onebit")]
+    "changed",
+    [Spec("x", FLOAT32, (3,)), Spec("x", FLOAT64, (2,)), Spec("x", FLOAT32, (2,), "compressor=onebit")],
 )
 def test_a_changed_tensor_is_the_next_generation(
     tensors: Tensors, control: planes.FakeControl, changed: Spec

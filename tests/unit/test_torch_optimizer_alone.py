@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import byteps.torch as bps  # noqa: E402
-from byteps.errors import ConfigError, NotInitializedError  # noqa: E402
+from byteps.errors import NotInitializedError  # noqa: E402
 
 
 @pytest.fixture

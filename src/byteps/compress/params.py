@@ -15,6 +15,7 @@ from typing import Any
 __all__ = ["COMPRESSORS", "MAX_LEVELS", "CodecSpec", "parse"]
 
 COMPRESSORS = ("onebit", "topk", "randomk", "dithering")
+CUSTOM: set[str] = set()  # registered by users; see custom.py
 EF = ("vanilla", "corrected", "sparse")
 # A level must be exact in float32 arithmetic: linear levels are counted, natural ones are powers of two.
 MAX_LEVELS = {"linear": 1 << 20, "natural": 127}
@@ -104,6 +105,14 @@ def parse(params: Mapping[str, Any] | None) -> CodecSpec:
             "what the compressor sends is smaller already. Use fp16 alone or leave it out.",
             stacklevel=2,
         )
+    if spec.compressor == "dithering" and spec.ef is not None:
+        warnings.warn(
+            f"compression_params['ef'] = {spec.ef!r} with dithering: its rounding is without bias and needs "
+            "no error feedback, and where it changes a gradient by more than the gradient's own size "
+            "(normalize 'l2', few levels) the error grows without bound and training diverges. Leave 'ef' "
+            "out, or raise k.",
+            stacklevel=2,
+        )
     return spec
 
 
@@ -130,11 +139,12 @@ def _checked(params: dict[str, Any]) -> CodecSpec:
 
 def _check_together(given: dict[str, Any]) -> None:
     compressor = given.get("compressor")
-    _only(given, "k", ("topk", "randomk", "dithering"))
-    _only(given, "normalize", ("dithering",))
-    _only(given, "partition", ("dithering",))
-    if given.get("scaling"):
-        _only(given, "scaling", ("onebit",))
+    if compressor not in CUSTOM:  # a codec of the user's may mean anything by them
+        _only(given, "k", ("topk", "randomk", "dithering"))
+        _only(given, "normalize", ("dithering",))
+        _only(given, "partition", ("dithering",))
+        if given.get("scaling"):
+            _only(given, "scaling", ("onebit",))
     if compressor in ("topk", "randomk", "dithering") and "k" not in given:
         valid = "an integer >= 1" if compressor == "dithering" else "a fraction 0 < k < 1 or an integer >= 1"
         raise _refused("k", None, f"required for {compressor!r}: {valid}")
@@ -191,9 +201,17 @@ def _seed(key: str, value: Any) -> int:
     return int(value)
 
 
+def _compressor(key: str, value: Any) -> str:
+    return (
+        value
+        if isinstance(value, str) and value in CUSTOM
+        else _one_of(*COMPRESSORS, *sorted(CUSTOM))(key, value)
+    )
+
+
 # In the order of the fields of CodecSpec.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "compressor": _one_of(*COMPRESSORS),
+    "compressor": _compressor,
     "k": _k,
     "scaling": _flag,
     "ef": _one_of(*EF),

@@ -21,6 +21,10 @@ def main() -> int:
         logging.setup(config, "server")
         config.require_distributed()
         show_wire(config.ps_verbose)
+        if config.plugins:
+            from byteps.compress.custom import load_plugins
+
+            load_plugins(config.plugins)
         asyncio.run(Server(config).run())
     except (BytePSError, OSError) as error:
         reason = f"{type(error).__name__}: {error}"

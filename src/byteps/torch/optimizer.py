@@ -53,9 +53,9 @@ def DistributedOptimizer(
     ``zero_grad()`` between ``backward()`` and ``step()`` is refused: it would change what others read.
     Whoever asks for ``param_groups`` in between, as ``GradScaler`` does, waits for the gradients.
 
-    ``compression_params`` choose a codec (docs/compression.md). Its state is in ``state_dict()``, for this rank:
-    each rank saves and loads its own. With ``momentum`` in them, momentum and weight decay are applied before
-    gradients are exchanged and not by the optimizer, with the numbers in its groups.
+    ``compression_params`` choose a codec (docs/compression.md). Its state is in ``state_dict()``, that of
+    this rank: each rank saves and loads its own. With ``momentum`` in them, momentum and weight decay are
+    applied before gradients are exchanged and not by the optimizer, with the numbers in its groups.
 
     A closure of ``step`` is followed by the exchange. For LBFGS, which decides by the loss, it returns the
     average loss, so that all ranks decide alike.

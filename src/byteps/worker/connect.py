@@ -19,6 +19,10 @@ def join(config: Config) -> Session:
             f"init: DMLC_ROLE={config.role}, but only workers call it; start a {config.role} with bpslaunch"
         )
     logging.setup(config, "worker")
+    if config.plugins:
+        from byteps.compress.custom import load_plugins
+
+        load_plugins(config.plugins)
     if not config.distributed:
         return Session(
             config, local.PLACE, local.LocalControl(), local.LocalClient(asynchronous=config.enable_async)

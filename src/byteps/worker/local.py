@@ -32,15 +32,15 @@ _DONE = _Done()
 
 
 class _LocalTensor:
-    __slots__ = ("_momentum", "dtype", "nbytes", "steps", "stored")
+    __slots__ = ("_momentum", "dtype", "nbytes", "previous_lr", "steps", "stored")
 
-    previous_lr = 0.0
     errors: ClassVar[dict[int, tuple[int, int]]] = {}  # nothing is compressed
 
     def __init__(self, dtype: int, nbytes: int, momentum: bool) -> None:
         self.dtype = dtype
         self.nbytes = nbytes
-        self.steps = 0
+        self.steps = 0  # these two are for codecs, and only kept
+        self.previous_lr = 0.0
         self.stored: Any = None  # asynchronous mode only: an array of the current value
         self._momentum: Any = None
         if momentum:

@@ -160,7 +160,7 @@ class Tensors:
             nbytes = dtypes.nbytes(spec.dtype, spec.shape)
             native = None
             is_rated = plan.codec is not None or plan.momentum
-            more = {"codec": plan.codec, "momentum": plan.momentum} if is_rated else {}
+            more: dict[str, Any] = {"codec": plan.codec, "momentum": plan.momentum} if is_rated else {}
             if nbytes:
                 native = self._client.declare(
                     tensor_id,

@@ -3,7 +3,7 @@
 What a job must compute, bit for bit, for every codec: the oracle of tests over real processes.
 
     rank       m = mu * m + g;  g = g + mu * m
-    machine    p = a * (sum of its ranks) + c * e;  send C(p);  e = p - decode(C(p));  a = 1 / ranks for averages
+    machine    p = a * (sum of its ranks) + c * e;  send C(p);  e = p - decode(C(p));  a: 1 / ranks or 1
     server     p = sum of decoded + c * e;  send C(p) to all;  e = p - decode(C(p))
 
 The sum is made in the order of the machines. randomk draws the same positions everywhere, so that the server
@@ -96,7 +96,9 @@ class Pipeline:
 
     def _plain(self, gradients: Sequence[Floats], average: bool) -> Floats:
         total = _sum([_sum([gradients[rank] for rank in ranks]) for ranks in self.machines])
-        return total / np.float32(self.ranks) if average else total
+        if average:
+            np.divide(total, np.float32(self.ranks), out=total)
+        return total
 
     def _with_momentum(self, rank: int, g: Floats, mu: float) -> Floats:
         self.momenta[rank], g = nesterov(self.momenta[rank], g, mu)
@@ -104,7 +106,7 @@ class Pipeline:
 
 
 def _sum(terms: Sequence[Floats]) -> Floats:
-    total = terms[0].copy()
+    total: Floats = terms[0].copy()
     for term in terms[1:]:
         total += term
     return total

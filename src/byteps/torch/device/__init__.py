@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from byteps import dtypes
-from byteps.errors import UnsupportedTensorError
+from byteps.errors import ConfigError, UnsupportedTensorError
 from byteps.torch.device.group import LEADER, Group, connect_store, serve_store
 from byteps.torch.device.operation import Operation
 from byteps.torch.device.order import Order
@@ -78,13 +78,20 @@ def _rail(
 ) -> tensors.Tensor | None:
     """The part that this rank pushes by itself; average and sum over machines are made by the server."""
     group = pipeline.group
+    if pipeline.route is Route.MACHINE and declared.is_rated:
+        raise ConfigError(
+            f"push_pull of {declared.name}: momentum in compression_params is not applied to tensors of a "
+            "GPU that stay on one machine; leave the key out, and the optimizer applies it"
+        )
     if pipeline.route is Route.MACHINE or (pipeline.route is Route.LEADER and group.rank != LEADER):
         return None
     count = elements if pipeline.route is Route.LEADER else part(elements, group.ranks, group.rank)
     if count == 0:  # a tensor with fewer elements than ranks
         return None
     name = f"{declared.name}.rail.{group.rank}"
-    return session.tensor("push_pull", name, declared.dtype, (count,), declared.codec, direct=True)
+    rail = session.tensor("push_pull", name, declared.dtype, (count,), declared.codec, direct=True)
+    rail.lr, rail.mu = declared.lr, declared.mu
+    return rail
 
 
 def _pipeline(session: Session, device: torch.device, backend: str) -> Pipeline:
