@@ -19,7 +19,7 @@ from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
 from byteps.worker.session import Session
-from byteps.worker.tensors import codec_of
+from byteps.worker.tensors import Tensor, codec_of
 
 __all__ = ["Converted", "Group", "Item", "Started", "numbered"]
 
@@ -91,12 +91,8 @@ class Group:
     def start(self, index: int, array: Array) -> Handle[Array]:
         """Begin with one tensor; its result is a new array. ``array`` must not change before."""
         session = self.bind()
-        name, dtype, _ = self.items[index]
         source = array if array.flags.c_contiguous else _arrays.contiguous(array)
-        shape = source.shape
-        declared = session.tensors.get(name)
-        if declared is None or (declared.shape, declared.dtype, declared.codec) != (shape, dtype, self.codec):
-            declared = session.tensor(self.verb, name, dtype, shape, self.codec)
+        declared = self._declared(session, index, source.shape)
         result = _empty(session, source)
         address, priority = _arrays.address(result), self.priority - index
         if self.root is None:
@@ -106,6 +102,29 @@ class Group:
         if session.rank == self.root:
             np.copyto(result, source)
         return session.broadcast(declared, address, self.root, priority, result, result)
+
+    def start_in_place(
+        self,
+        index: int,
+        address: int,
+        shape: tuple[int, ...],
+        keep: object,
+        finish: Callable[[], object] | None = None,
+    ) -> Handle[Any]:
+        """Begin with one tensor whose result shall replace it; ``keep`` owns the memory at ``address``."""
+        session = self.bind()
+        declared = self._declared(session, index, shape)
+        priority = self.priority - index
+        if self.root is None:
+            return session.push_pull(declared, address, address, self.average, priority, keep, keep, finish)
+        return session.broadcast(declared, address, self.root, priority, keep, keep, finish)
+
+    def _declared(self, session: Session, index: int, shape: tuple[int, ...]) -> Tensor:
+        name, dtype, _ = self.items[index]
+        found = session.tensors.get(name)
+        if found is None or (found.shape, found.dtype, found.codec) != (shape, dtype, self.codec):
+            found = session.tensor(self.verb, name, dtype, shape, self.codec)
+        return found
 
     def finish(self, started: Sequence[Started]) -> list[Array]:
         """Wait for all, and give the results in the order of ``started``."""
