@@ -1,7 +1,7 @@
 """Keras compiles a model with XLA where it can, and XLA cannot call the network from TensorFlow.
 
-So a model with a distributed optimizer counts as one that cannot be compiled, as a model with such a layer
-does. Keras asks a function of its own that knows layers only; it is asked through ours. With JAX there is no
+So a model with a distributed optimizer, or in our strategy for TensorFlow, counts as one that cannot be
+compiled, as a model with such a layer does. Keras asks a function of its own that knows layers only; it is asked through ours. With JAX there is no
 need: there a compiled function can call out.
 """
 
@@ -42,7 +42,8 @@ def watch() -> None:
                 "compile: Keras has put its loss scaling around a distributed optimizer, so ranks could skip "
                 "different steps; pass DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
             )
-        return False if is_distributed(optimizer) else ask(model)
+        strategy = getattr(model, "distribute_strategy", None)
+        return False if is_distributed(optimizer) or hasattr(strategy, "_byteps") else ask(model)
 
     model_supports_jit._byteps = True  # type: ignore[attr-defined]
     trainer.model_supports_jit = model_supports_jit

@@ -75,6 +75,6 @@ def _warn_of_sparse(name: str, stype: str) -> None:
     if not _warned_of_sparse:
         _warned_of_sparse = True
         warnings.warn(
-            f"{name}: it is sparse ({stype}) and travels as a dense array, here and for every other sparse array",
+            f"{name}: it is sparse ({stype}) and travels as a dense array, as does every other sparse array",
             stacklevel=3,
         )

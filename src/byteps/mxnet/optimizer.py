@@ -1,4 +1,4 @@
-"""``DistributedOptimizer``: an MXNet optimizer that updates with the gradients of all ranks, for ``Module``."""
+"""``DistributedOptimizer``: an MXNet optimizer that updates with the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         items = [item(one, "push_pull", f"Gradient.{each}") for each, one in zip(indices, grads, strict=True)]
         group = self._groups.get(tuple(items))
         if group is None:
-            group = Group(
-                "push_pull", items, compression_params=self._compression_params, agree="gradients"
-            )
+            group = Group("push_pull", items, compression_params=self._compression_params, agree="gradients")
             self._groups[tuple(items)] = group
         run_in_place(group, grads)
 

@@ -1,8 +1,8 @@
 """``DistributedTrainer``: a Gluon trainer that steps with the gradients of all ranks.
 
-    trainer = bps.DistributedTrainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, compression_params={...}
-    )
+trainer = bps.DistributedTrainer(
+    net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, compression_params={...}
+)
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     ``step(batch_size)`` divides by the batch of this rank, and the average over ranks does the rest: the same
     as one process with the whole batch. Parameters start from those of ``root_rank``: now, or when their
-    shapes are known, and once more at the first step. ``allreduce_grads()`` and ``update()`` work as in Gluon, to clip between them.
+    shapes are known, and once more at the first step. ``allreduce_grads()`` and ``update()`` work as in
+    Gluon, to clip between them.
     All ranks must have the same parameters: DeclarationError names the first that differs.
     """
 
@@ -54,9 +55,10 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
 
     def _init_params(self) -> None:
         """Called by the first step: only the root may have loaded a file since this trainer was made."""
-        known = [each for each in self._params_to_init if not each._deferred_init]
+        waiting: list[Any] = self._params_to_init  # type: ignore[has-type]
+        known = [each for each in waiting if not each._deferred_init]
         broadcast_parameters({each.name: each for each in known}, self._root_rank)
-        self._params_to_init = [each for each in self._params_to_init if each._deferred_init]
+        self._params_to_init = [each for each in waiting if each._deferred_init]
 
     def _allreduce_grads(self) -> None:
         trained = [each for each in self._params if each.grad_req != "null"]
