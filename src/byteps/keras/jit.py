@@ -1,8 +1,8 @@
 """Keras compiles a model with XLA where it can, and XLA cannot call the network from TensorFlow.
 
 So a model with a distributed optimizer, or in our strategy for TensorFlow, counts as one that cannot be
-compiled, as a model with such a layer does. Keras asks a function of its own that knows layers only; it is asked through ours. With JAX there is no
-need: there a compiled function can call out.
+compiled, as a model with such a layer does. Keras asks a function of its own that knows layers only; it is
+asked through ours. With JAX there is no need: there a compiled function can call out.
 """
 
 from __future__ import annotations
