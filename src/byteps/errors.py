@@ -35,6 +35,9 @@ __all__ = [
 class BytePSError(RuntimeError):
     """Base of everything this package raises."""
 
+    # TensorFlow makes an exception anew, with the user's line in its text, if it is made as Exception is.
+    __init__ = Exception.__init__
+
 
 class NotInitializedError(BytePSError):
     """An operation was called before ``init()`` or after ``shutdown()``."""

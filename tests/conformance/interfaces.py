@@ -24,7 +24,11 @@ class Interface:
     in_place: ClassVar[bool]  # has push_pull_inplace
     is_mutable: ClassVar[bool] = True  # broadcast changes its argument
     has_views: ClassVar[bool] = True  # part of a tensor is the same memory
-    refused: ClassVar[tuple[str, ...]] = ("bool", "complex64", "int16")  # dtypes that it has and that do not travel
+    refused: ClassVar[tuple[str, ...]] = (
+        "bool",
+        "complex64",
+        "int16",
+    )  # dtypes that it has and that do not travel
     bps: types.ModuleType
 
     def make(self, values: Array, dtype: str) -> Any:

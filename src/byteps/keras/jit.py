@@ -12,8 +12,6 @@ from typing import Any
 
 import keras
 
-from byteps.errors import ConfigError
-
 __all__ = ["watch"]
 
 
@@ -34,14 +32,9 @@ def watch() -> None:
 
     @functools.wraps(ask)
     def model_supports_jit(model: Any) -> Any:
-        from byteps.keras.optimizer import is_distributed
+        from byteps.keras.optimizer import is_distributed  # which needs this module
 
         optimizer = getattr(model, "optimizer", None)
-        if is_distributed(getattr(optimizer, "inner_optimizer", None)) and not is_distributed(optimizer):
-            raise ConfigError(
-                "compile: Keras has put its loss scaling around a distributed optimizer, so ranks could skip "
-                "different steps; pass DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
-            )
         strategy = getattr(model, "distribute_strategy", None)
         return False if is_distributed(optimizer) or hasattr(strategy, "_byteps") else ask(model)
 

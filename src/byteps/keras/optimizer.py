@@ -17,7 +17,7 @@ from byteps.keras import backends, jit
 from byteps.keras.compression import Compression, is_fp16
 from byteps.worker import current
 
-__all__ = ["DistributedOptimizer", "is_distributed"]
+__all__ = ["DistributedOptimizer", "is_distributed", "refuse_scaling_around"]
 
 made: weakref.WeakSet[Any] = weakref.WeakSet()  # for broadcast_global_variables()
 
@@ -73,6 +73,18 @@ def DistributedOptimizer(
 def is_distributed(optimizer: object) -> bool:
     """True for what ``DistributedOptimizer`` returned."""
     return isinstance(optimizer, _Distributed)
+
+
+def refuse_scaling_around(optimizer: object) -> None:
+    """ConfigError if Keras has put its loss scaling around a distributed optimizer, as it does by itself.
+
+    Each rank would look at its own gradients to decide whether to skip a step, and wait for the others.
+    """
+    if is_distributed(getattr(optimizer, "inner_optimizer", None)) and not is_distributed(optimizer):
+        raise ConfigError(
+            "fit: Keras has put its loss scaling around a distributed optimizer, so ranks could skip different "
+            "steps; pass DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
+        )
 
 
 class _Distributed(keras.optimizers.Optimizer):  # type: ignore[misc]

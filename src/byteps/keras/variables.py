@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,6 +51,7 @@ def broadcast_global_variables(root_rank: int) -> None:
     normalization, is not among them: use ``broadcast_variables(model.variables, ...)`` or the callback.
     """
     current.required("broadcast_global_variables")
+    gc.collect()  # or ranks might differ in which optimizers nobody uses any more
     optimizers = [each for each in made if each.built]
     if not optimizers:
         raise ConfigError(
