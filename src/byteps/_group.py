@@ -15,6 +15,7 @@ import numpy as np
 from byteps import _arrays, dtypes
 from byteps._agreement import Agreement
 from byteps._arrays import Array
+from byteps.compress import parse
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
@@ -69,7 +70,8 @@ class Group:
         self.average = average
         self.root = root
         self.priority = priority
-        self.codec = codec_of(compression_params)
+        # Scripts often pass every key, and none of them set.
+        self.codec = codec_of(compression_params) if parse(compression_params).text() else ""
         self.agreement = Agreement(verb, agree, [str(item) for item in items]) if agree else None
         self._session: Session | None = None
 

@@ -1,4 +1,4 @@
-"""The plugins of the frameworks in this environment: each check of a suite is a test, and a suite is one job."""
+"""The plugins of the frameworks in this environment: a suite is one job, and each of its checks a test."""
 
 from __future__ import annotations
 

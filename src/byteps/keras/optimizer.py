@@ -82,8 +82,8 @@ def refuse_scaling_around(optimizer: object) -> None:
     """
     if is_distributed(getattr(optimizer, "inner_optimizer", None)) and not is_distributed(optimizer):
         raise ConfigError(
-            "fit: Keras has put its loss scaling around a distributed optimizer, so ranks could skip different "
-            "steps; pass DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
+            "fit: Keras has put its loss scaling around a distributed optimizer, so ranks could skip "
+            "different steps; pass DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
         )
 
 
