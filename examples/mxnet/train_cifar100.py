@@ -3,7 +3,7 @@
     bpslaunch --workers 2 --servers 1 python train_cifar100.py --model resnet18_v2 --compressor onebit \\
         --onebit-scaling --ef vanilla --compress-momentum nesterov --logging-file onebit.log
 
---data names the folder with CIFAR-100 in its binary form (train.bin, test.bin); without it images are made up.
+--data names the folder with CIFAR-100 in its binary form (train.bin, test.bin); without it they are made up.
 """
 
 from __future__ import annotations

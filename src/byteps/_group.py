@@ -85,6 +85,12 @@ class Group:
             self._session = session
         return session
 
+    def rate(self, lr: float | None, mu: float | None) -> None:
+        """What error feedback and momentum in the core go by from now on: of the optimizer, at each step."""
+        if self.codec:
+            session: Any = self.bind()
+            session.set_rates(lr, mu, [item.name for item in self.items])
+
     def ask(self) -> Handle[Array] | None:
         """Begin to compare the groups of all ranks; once in a step. ``finish`` looks at the answer."""
         session = self.bind()

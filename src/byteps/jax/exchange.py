@@ -39,10 +39,15 @@ def item(name: str, leaf: Any, verb: str) -> Item:
     return Item(name, number, tuple(np.shape(leaf)))
 
 
-def run(group: Group, leaves: Sequence[Any]) -> list[Any]:
-    """Exchange arrays of a group: the results, in the same order."""
+def run(group: Group, leaves: Sequence[Any], rates: tuple[Any, float | None] | None = None) -> list[Any]:
+    """Exchange arrays of a group: the results, in the same order.
+
+    ``rates`` are the learning rate, which may be an array, and the momentum that the core shall go by.
+    """
     if not leaves:
         return []
+    if rates is not None:
+        return _rated(group, list(leaves), *rates)
     if is_traced(leaves):
         return _differentiable(group, list(leaves))
     return to_jax(group.run(to_arrays(leaves)), leaves)
@@ -67,6 +72,21 @@ def _callback(group: Group, leaves: list[Any]) -> list[Any]:
     results: list[Any] = io_callback(
         lambda *values: group.run(to_arrays(values)), shapes, *leaves, ordered=True
     )
+    return results
+
+
+def _rated(group: Group, leaves: list[Any], lr: Any, mu: float | None) -> list[Any]:
+    """Of gradients, which nobody differentiates again: the rate goes with them."""
+    if not is_traced([lr, *leaves]):
+        group.rate(float(lr), mu)
+        return to_jax(group.run(to_arrays(leaves)), leaves)
+
+    def exchange(lr: Any, *values: Any) -> list[_arrays.Array]:
+        group.rate(float(lr), mu)
+        return group.run(to_arrays(values))
+
+    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    results: list[Any] = io_callback(exchange, shapes, lr, *leaves, ordered=True)
     return results
 
 

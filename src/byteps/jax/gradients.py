@@ -14,11 +14,15 @@ __all__ = ["average_gradients"]
 
 
 def average_gradients(
-    gradients: Mapping[str, Any], fp16: bool, compression_params: Mapping[str, object] | None = None
+    gradients: Mapping[str, Any],
+    fp16: bool,
+    compression_params: Mapping[str, object] | None = None,
+    rates: tuple[Any, float | None] | None = None,
 ) -> dict[str, Any]:
     """The average of each gradient over all ranks, by name.
 
-    Ranks whose lists of gradients differ get a DeclarationError that says where.
+    Ranks whose lists of gradients differ get a DeclarationError that says where. ``rates`` are the learning
+    rate and the momentum that is left to the core.
     """
     if current.required("push_pull").config.enable_async:
         raise ConfigError(
@@ -29,6 +33,7 @@ def average_gradients(
     values = [value for value, _ in sent]
     group = group_of("push_pull", list(gradients), values, True, 0, compression_params, agree="gradients")
     results = [
-        cast.decompress(value, dtype) for value, (_, dtype) in zip(run(group, values), sent, strict=True)
+        cast.decompress(value, dtype)
+        for value, (_, dtype) in zip(run(group, values, rates if group.codec else None), sent, strict=True)
     ]
     return dict(zip(gradients, results, strict=True))

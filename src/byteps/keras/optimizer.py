@@ -27,6 +27,7 @@ class Settings(NamedTuple):
 
     fp16: bool
     compression_params: Mapping[str, object] | None
+    moved: Mapping[str, Any]  # what the core does instead of the optimizer: momentum, and how it was
 
 
 def DistributedOptimizer(
@@ -39,6 +40,7 @@ def DistributedOptimizer(
     It is the same object, with its state, and still an instance of its class. A model that is saved with it
     is an ordinary one: ``keras.models.load_model`` loads it without byteps, and ``byteps.keras.load_model``
     makes its optimizer a distributed one again. Gradients are clipped and accumulated after the exchange.
+    With ``momentum`` in ``compression_params`` the momentum of SGD is applied before it, with its number.
 
     With mixed_float16 wrap the optimizer that scales the loss, so that all ranks skip the same steps:
     ``DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))``. All ranks must have the same
@@ -57,12 +59,12 @@ def DistributedOptimizer(
             "DistributedOptimizer: BYTEPS_ENABLE_ASYNC=1 is for byteps.torch in this version; unset it "
             "everywhere"
         )
-    parse(compression_params)  # refuse here, not in the first step
+    moved = _momentum_taken_out(optimizer) if parse(compression_params).momentum else {}
     kind = type(optimizer)
     more = {
         "__doc__": kind.__doc__,
         "__module__": kind.__module__,  # under which Keras saves it
-        "_byteps": Settings(is_fp16(compression), compression_params),
+        "_byteps": Settings(is_fp16(compression), compression_params, moved),
     }
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), more)
     made.add(optimizer)
@@ -120,4 +122,27 @@ class _Distributed(keras.optimizers.Optimizer):  # type: ignore[misc]
             raise ConfigError(
                 f"apply: {len(grads)} gradients for {len(variables)} variables; pass those of all of them"
             )
-        return backends.average(list(grads), list(variables), *self._byteps)
+        fp16, params, moved = self._byteps
+        rates = (self.learning_rate, moved.get("momentum"))
+        return backends.average(list(grads), list(variables), fp16, params, rates)
+
+    def get_config(self) -> dict[str, Any]:
+        """What makes such an optimizer again, with the momentum that is the core's now."""
+        config: dict[str, Any] = {**super().get_config(), **self._byteps.moved}
+        return config
+
+
+def _momentum_taken_out(optimizer: Any) -> dict[str, Any]:
+    """With ``momentum`` in compression_params the core applies it, so the optimizer must not do it again.
+
+    Weight decay of Keras is apart from the gradient, and stays with the optimizer.
+    """
+    if not isinstance(optimizer, keras.optimizers.SGD) or not optimizer.momentum:
+        raise ConfigError(
+            "DistributedOptimizer: compression_params['momentum'] = 'nesterov' takes the momentum of the "
+            f"optimizer, and {type(optimizer).__name__} has none to take; pass keras.optimizers.SGD(..., "
+            "momentum=0.9), or leave the key out"
+        )
+    found = {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
+    optimizer.momentum, optimizer.nesterov = 0.0, False
+    return found

@@ -23,7 +23,7 @@ _KEYS = {
     "byteps_seed": "seed",
     "byteps_fp16": "fp16",
 }
-_ELSEWHERE = ("byteps_momentum_mu",)  # the trainer gives the optimizer's own
+_ELSEWHERE = ("byteps_momentum_mu",)  # a number for the core, not part of the codec
 # The original's scripts give everything as text, and the choices of dithering as numbers.
 _CHOICES = {"partition": {"0": "linear", "1": "natural"}, "normalize": {"0": "max", "1": "l2"}}
 _FLAGS = ("scaling", "fp16")
@@ -37,7 +37,7 @@ def byteps_declare_tensor(name: str, **kwargs: Any) -> None:
 
     Without parameters it is allowed and does nothing: the order of declarations does not matter.
     """
-    current.required("byteps_declare_tensor")
+    session: Any = current.required("byteps_declare_tensor")
     params: dict[str, Any] = {}
     for key, value in kwargs.items():
         if key in _ELSEWHERE:
@@ -48,7 +48,8 @@ def byteps_declare_tensor(name: str, **kwargs: Any) -> None:
                 f"{', '.join((*_KEYS, *_ELSEWHERE))}"
             )
         params[_KEYS[key]] = _value(_KEYS[key], value)
-    parse(params)
+    if parse(params).momentum and "byteps_momentum_mu" in kwargs:
+        session.set_rates(None, float(kwargs["byteps_momentum_mu"]), [name])
     _of_name[name] = params
 
 

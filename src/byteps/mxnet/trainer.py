@@ -13,8 +13,10 @@ from typing import Any
 import mxnet as mx
 
 from byteps._group import Group
+from byteps.compress import parse
 from byteps.errors import ConfigError
 from byteps.mxnet.memory import item
+from byteps.mxnet.momentum import Moved
 from byteps.mxnet.ops import run_in_place
 from byteps.mxnet.optimizer import DistributedOptimizer, refuse_async
 from byteps.mxnet.parameters import broadcast_parameters
@@ -28,7 +30,8 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     ``step(batch_size)`` divides by the batch of this rank, and the average over ranks does the rest: the same
     as one process with the whole batch. Parameters start from those of ``root_rank``: now, or when their
     shapes are known, and once more at the first step. ``allreduce_grads()`` and ``update()`` work as in
-    Gluon, to clip between them.
+    Gluon, to clip between them. With ``momentum`` in ``compression_params``, momentum and weight decay of SGD
+    and NAG are applied before gradients are exchanged and not by the optimizer, with its numbers.
     All ranks must have the same parameters: DeclarationError names the first that differs.
     """
 
@@ -49,6 +52,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         super().__init__(params, optimizer, optimizer_params=optimizer_params, kvstore=None)
         self._root_rank = root_rank
         self._codec = compression_params
+        self._moved = Moved(self._optimizer) if parse(compression_params).momentum else None
         self._group: Group | None = None
         self._exchange([])  # refuses parameters of compression that do not fit
         broadcast_parameters({each.name: each for each in self._params}, root_rank)
@@ -69,11 +73,24 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
                     "start one rank for each device"
                 )
         gradients = [each.grad() for each in trained]
+        if self._moved is not None:
+            self._moved.prepare(trained)
         items = [
             item(value, "push_pull", f"Gradient.{each.name}")
             for each, value in zip(trained, gradients, strict=True)
         ]
-        run_in_place(self._exchange(items), gradients)
+        group = self._exchange(items)
+        group.rate(float(self.learning_rate), None if self._moved is None else self._moved.momentum)
+        run_in_place(group, gradients)
+
+    def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """After ``allreduce_grads()``; refused where momentum is the core's, which needs the batch before."""
+        if self._moved is not None:
+            raise ConfigError(
+                "update: with momentum in compression_params the gradients are scaled before they travel; "
+                "call step(batch_size) instead of allreduce_grads() and update()"
+            )
+        super().update(batch_size, ignore_stale_grad)
 
     def _exchange(self, items: list[Any]) -> Group:
         if self._group is None or self._group.items != items:

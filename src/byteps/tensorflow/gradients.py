@@ -22,11 +22,12 @@ def average_gradients(
     compression: Cast = Compression.none,
     compression_params: Mapping[str, object] | None = None,
     prefix: str = "Gradient.",
+    rates: tuple[Any, float | None] | None = None,
 ) -> list[Any]:
     """The average of each gradient over all ranks; None stays None, and must be None on every rank.
 
     Names come from the variables. Ranks whose lists of gradients differ get a DeclarationError that says
-    where.
+    where. ``rates`` are the optimizer's learning rate and the momentum that is left to the core.
     """
     current.required("push_pull")
     present = [index for index, gradient in enumerate(gradients) if gradient is not None]
@@ -41,7 +42,7 @@ def average_gradients(
     if not tf.executing_eagerly() and not graph.is_graph_of_functions():
         label += names.occurrence("gradients of a graph")  # nothing says which of two groups runs first
     results = list(gradients)
-    averages = ops.exchange(found, items, True, 0, compression_params, compression, agree=label)
+    averages = ops.exchange(found, items, True, 0, compression_params, compression, label, rates)
     for index, value in zip(present, averages, strict=True):
         results[index] = value
     return results

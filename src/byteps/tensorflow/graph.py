@@ -36,19 +36,26 @@ def plain_python(function: F) -> F:
     return converted
 
 
-def run(group: Group, tensors: Sequence[Any]) -> list[Any]:
-    """Exchange tensors of a group: the results, in the same order."""
+def run(group: Group, tensors: Sequence[Any], rates: tuple[Any, float | None] | None = None) -> list[Any]:
+    """Exchange tensors of a group: the results, in the same order.
+
+    ``rates`` are the learning rate, which may be a tensor, and the momentum that the core shall go by.
+    """
     if not tensors:
         return []
     if tf.executing_eagerly():
+        if rates is not None:
+            group.rate(float(rates[0]), rates[1])
         return [to_tensor(array) for array in group.run([to_array(tensor) for tensor in tensors])]
     _refuse_xla(group)
-    step = _Step(group)
+    step = _Step(group, None if rates is None else rates[1])
+    more = [] if rates is None else [tf.cast(rates[0], tf.float32)]
     tokens: list[Any] = [None] * len(tensors)
     # tf.function runs these in the order in which they are made: the gradients that come first, first.
     for index in reversed(range(len(tensors))):
-        begin = step.begin(index, is_first=index == len(tensors) - 1)
-        tokens[index] = tf.numpy_function(begin, [tensors[index]], tf.int64, name="byteps_begin")
+        is_first = index == len(tensors) - 1
+        inputs = [tensors[index], *(more if is_first else ())]
+        tokens[index] = tf.numpy_function(step.begin(index, is_first), inputs, tf.int64, name="byteps_begin")
     results = tf.numpy_function(
         step.finish, tokens, [tensor.dtype for tensor in tensors], name="byteps_finish"
     )
@@ -72,18 +79,21 @@ def to_tensor(array: Array) -> Any:
 class _Step:
     """The operations of one group in one graph; the graph may run several times at once."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, mu: float | None) -> None:
         self._group = group
+        self._mu = mu
         self._numbers = itertools.count(1)
         self._started: dict[int, Started] = {}
         self._lock = threading.Lock()
 
-    def begin(self, index: int, is_first: bool) -> Callable[[Array], Array]:
+    def begin(self, index: int, is_first: bool) -> Callable[..., Array]:
         """What the operation of one tensor does; the number it returns is for ``finish``."""
 
         @plain_python
-        def begin(array: Array) -> Array:
+        def begin(array: Array, lr: Array | None = None) -> Array:
             try:
+                if lr is not None:
+                    self._group.rate(float(lr), self._mu)
                 question = self._group.ask() if is_first else None
                 started = Started(self._group.start(index, np.asarray(array)), question)
             except BytePSError:

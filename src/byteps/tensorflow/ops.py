@@ -144,6 +144,7 @@ def exchange(
     compression_params: Mapping[str, object] | None = None,
     compression: Cast = Compression.none,
     agree: str = "",
+    rates: tuple[Any, float | None] | None = None,
 ) -> list[Any]:
     """Push-pull of dense tensors together. With ``agree`` ranks whose lists differ are told so."""
     sent = [compression.compress(tensor) for tensor in tensors]
@@ -156,7 +157,7 @@ def exchange(
         compression_params=compression_params,
         agree=agree,
     )
-    results = graph.run(group, [one for one, _ in sent])
+    results = graph.run(group, [one for one, _ in sent], rates if group.codec else None)
     return [compression.decompress(one, context) for one, (_, context) in zip(results, sent, strict=True)]
 
 
