@@ -45,6 +45,7 @@ TOPOLOGIES = {
 ENVIRONMENT = {
     "BYTEPS_PARTITION_BYTES": "4100",  # rounded down to 4096, so that small tensors have many partitions
     "BYTEPS_SERVER_ENGINE_THREAD": "2",
+    "BYTEPS_MIN_COMPRESS_BYTES": "0",
     "BYTEPS_OP_TIMEOUT_S": "20",
     "BYTEPS_CONNECT_TIMEOUT_S": "30",
 }

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+# Codecs are not on the wire in every version of the core.
+HAS_CODECS = importlib.util.find_spec("byteps.worker.codecs") is not None
+
 CHECKS: dict[str, Callable[[], None]] = {}
 BEFORE_INIT: dict[str, Callable[[], None]] = {}
+
+# As in the guides: everything a script passes, most of it not set.
+COMPRESSION: list[dict[str, Any]] = [
+    {
+        "compressor": "onebit",
+        "ef": "vanilla",
+        "momentum": "nesterov",
+        "scaling": True,
+        "k": None,
+        "fp16": False,
+    },
+    {"compressor": "dithering", "k": 16, "normalize": "max", "partition": "linear"},
+    {"fp16": True},
+]
 
 Array = np.ndarray[Any, Any]
 

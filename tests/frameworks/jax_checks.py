@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from frame_suite import check, check_before_init, close, data, raises
+from frame_suite import COMPRESSION, HAS_CODECS, check, check_before_init, close, data, raises
 
 import byteps.jax as bps
 from byteps import dtypes
@@ -209,6 +209,37 @@ def what_is_refused_when_a_function_is_traced() -> None:
         jax.vmap(lambda value: bps.push_pull(value, name="mapped"))(jnp.ones((2, 2)))
     with raises(ValueError, "compressor"):
         bps.distributed(optax.sgd(0.1), compression_params={"compressor": "nonsense"})
+
+
+@check
+def momentum_of_the_core_is_that_of_optax() -> None:
+    if not HAS_CODECS:
+        return
+    x, y = data()
+    wanted = trained(optax.sgd(0.1, momentum=0.9, nesterov=True), parameters(0), x, y)
+    params = {"momentum": "nesterov"}
+    optimizer = bps.distributed(optax.sgd(0.1), params, momentum=0.9)
+    close(trained(optimizer, parameters(0), x[bps.rank() :: 2], y[bps.rank() :: 2]), wanted, 2e-5)
+    with raises(ConfigError, "momentum=0.9"):
+        bps.distributed(optax.sgd(0.1), params)
+    with raises(ConfigError, "learning_rate"):
+        bps.distributed(optax.sgd(0.1), {"compressor": "topk", "k": 0.1, "ef": "corrected"})
+
+
+@check
+def compressed_training_learns() -> None:
+    if not HAS_CODECS:
+        return
+    x, y = data()
+    mine = x[bps.rank() :: 2], y[bps.rank() :: 2]
+    corrected = {"compressor": "topk", "k": 0.3, "ef": "corrected"}
+    for params in (*COMPRESSION, corrected):
+        rate = optax.cosine_decay_schedule(0.1, 20)
+        optimizer = bps.distributed(optax.sgd(rate), params, learning_rate=rate, momentum=0.9)
+        leaves = trained(optimizer, parameters(0), *mine)
+        weights = jax.tree.unflatten(jax.tree.structure(parameters(0)), leaves)
+        assert loss_of(weights, *mine) < 0.8 * loss_of(parameters(0), *mine), params
+        close(leaves, bps.broadcast(leaves, 0), 0)  # alike on both ranks, bit for bit
 
 
 @check

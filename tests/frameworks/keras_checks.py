@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from frame_suite import Array, check, check_before_init, close, data, raises
+from frame_suite import COMPRESSION, HAS_CODECS, Array, check, check_before_init, close, data, raises
 
 import byteps.keras as bps
 from byteps.errors import ConfigError, DeclarationError, NotInitializedError
@@ -157,6 +157,43 @@ def halves_travel() -> None:
     optimizer.apply([keras.ops.convert_to_tensor(np.array([1 / 3, 1e-5], "float32"))], [weight])
     wanted = -np.array([1 / 3, 1e-5], "float32").astype("float16").astype("float32")
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), wanted)
+
+
+@check
+def momentum_of_the_core_is_that_of_sgd() -> None:
+    if not HAS_CODECS:
+        return
+    x, y = data()
+
+    def sgd() -> Any:
+        return keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
+
+    alone = model(0, sgd(), "moved")
+    fit(alone, x, y, 32)
+    optimizer = bps.DistributedOptimizer(sgd(), compression_params={"momentum": "nesterov"})
+    distributed = model(0, optimizer, "moved")
+    fit(distributed, part(x), part(y), 16)
+    close(distributed.get_weights(), alone.get_weights(), 1e-5)
+    assert optimizer.get_config()["momentum"] == 0.9 and optimizer.get_config()["nesterov"]
+    with raises(ConfigError, "momentum", "Adam"):
+        bps.DistributedOptimizer(keras.optimizers.Adam(), compression_params={"momentum": "nesterov"})
+
+
+@check
+def compressed_training_learns() -> None:
+    if not HAS_CODECS:
+        return
+    x, y = data()
+    for number, params in enumerate(COMPRESSION):
+        sgd = keras.optimizers.SGD(0.1, momentum=0.9)
+        distributed = model(
+            0, bps.DistributedOptimizer(sgd, compression_params=params), f"compressed{number}"
+        )
+        losses = fit(distributed, part(x), part(y), 16, 12)["loss"]
+        assert losses[-1] < 0.8 * losses[0], (params, losses)
+        for index, weight in enumerate(distributed.get_weights()):  # alike on both ranks, bit for bit
+            other = bps.broadcast(weight.copy(), 0, name=f"compressed {number} {index}")
+            np.testing.assert_array_equal(weight, other)
 
 
 @check

@@ -7,7 +7,7 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
-from frame_suite import Array, check, check_before_init, close, data, raises
+from frame_suite import COMPRESSION, HAS_CODECS, Array, check, check_before_init, close, data, raises
 from mxnet import autograd, gluon
 
 import byteps.mxnet as bps
@@ -200,6 +200,37 @@ def declared_by_the_original_words() -> None:
         "scaled", byteps_compressor_type="onebit", byteps_compressor_onebit_scaling="true"
     )
     assert params_of("scaled", None) == {"compressor": "onebit", "scaling": True}
+
+
+@check
+def momentum_of_the_core_is_that_of_nag() -> None:
+    if not HAS_CODECS:
+        return
+    x, y = data()
+    net = network(bps.rank())
+    params = {"momentum": "nesterov"}
+    trainer = bps.DistributedTrainer(net.collect_params(), "nag", SGD, compression_params=params)
+    close(trained(net, trainer, half(x), half(y)), alone(optimizer="nag"), 1e-5)
+    with raises(ConfigError, "step(batch_size)"):
+        trainer.update(1)
+    with raises(ConfigError, "momentum", "Adam"):
+        bps.DistributedTrainer(net.collect_params(), "adam", {}, compression_params=params)
+
+
+@check
+def compressed_training_learns() -> None:
+    if not HAS_CODECS:
+        return
+    x, y = data()
+    for number, params in enumerate(COMPRESSION):
+        net = network(0, prefix=f"compressed{number}_")
+        trainer = bps.DistributedTrainer(net.collect_params(), "nag", SGD, compression_params=params)
+        before = float(LOSS(net(half(x)), half(y)).mean().asscalar())
+        weights = trained(net, trainer, half(x), half(y), 20)
+        assert float(LOSS(net(half(x)), half(y)).mean().asscalar()) < 0.8 * before, params
+        for index, weight in enumerate(weights):  # alike on both ranks, bit for bit
+            other = bps.broadcast(mx.nd.array(weight), 0, name=f"compressed {number} {index}").asnumpy()
+            np.testing.assert_array_equal(weight, other)
 
 
 @check
