@@ -63,7 +63,13 @@ class Members:
         self._kill()
 
     def start(
-        self, name: str, module: str, env: Mapping[str, str], fds: Sequence[int] = (), talks: bool = True
+        self,
+        name: str,
+        module: str,
+        env: Mapping[str, str],
+        fds: Sequence[int] = (),
+        talks: bool = True,
+        python: str = sys.executable,
     ) -> None:
         """Start ``python -m module``; ``fds`` are inherited under the same numbers."""
         log = self._folder / f"{name.replace(' ', '-')}.log"
@@ -72,7 +78,7 @@ class Members:
         try:
             with log.open("wb") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", module, *([str(channel)] if talks else [])],
+                    [python, "-m", module, *([str(channel)] if talks else [])],
                     env=dict(env),
                     stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                     stdout=output,
