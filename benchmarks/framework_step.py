@@ -119,7 +119,7 @@ def main() -> int:
     rows = []
     for one in series:
         time, spread, _, cpu = time_cells(one)
-        beside = f"{ratio(one, by_name[BESIDE]).median:.2f}" if BESIDE in by_name else ""
+        beside = f"{ratio(one, by_name[BESIDE]).value:.2f}" if BESIDE in by_name else ""
         rows.append([one.peer, time, spread, cpu, beside])
     title = f"{args.tensors} gradients of {args.nbytes / 1e6:g} MB, {RANKS} ranks"
     table(title, ("framework", "step", "spread", "CPU of all", f"times {BESIDE}"), rows)

@@ -55,10 +55,10 @@ def trained(net: Any, trainer: Any, x: Any, y: Any, steps: int = 10) -> list[Arr
     return [each.data().asnumpy() for each in net.collect_params().values()]
 
 
-def alone(known: bool = True, optimizer: str = "sgd") -> list[Array]:
+def alone(known: bool = True, optimizer: str = "sgd", wd: float = 0.01) -> list[Array]:
     net = network(0, known=known)
     x, y = data()
-    trainer = gluon.Trainer(net.collect_params(), optimizer, SGD, kvstore=None)
+    trainer = gluon.Trainer(net.collect_params(), optimizer, {**SGD, "wd": wd}, kvstore=None)
     return trained(net, trainer, mx.nd.array(x), mx.nd.array(y))
 
 
@@ -209,12 +209,32 @@ def momentum_of_the_core_is_that_of_nag() -> None:
     x, y = data()
     net = network(bps.rank())
     params = {"momentum": "nesterov"}
-    trainer = bps.DistributedTrainer(net.collect_params(), "nag", SGD, compression_params=params)
-    close(trained(net, trainer, half(x), half(y)), alone(optimizer="nag"), 1e-5)
+    options = {**SGD, "wd": 0.0}
+    trainer = bps.DistributedTrainer(net.collect_params(), "nag", options, compression_params=params)
+    close(trained(net, trainer, half(x), half(y)), alone(optimizer="nag", wd=0.0), 1e-5)
     with raises(ConfigError, "step(batch_size)"):
         trainer.update(1)
     with raises(ConfigError, "momentum", "Adam"):
         bps.DistributedTrainer(net.collect_params(), "adam", {}, compression_params=params)
+
+
+@check
+def decay_comes_before_momentum() -> None:
+    if not HAS_CODECS:
+        return
+    weight = gluon.Parameter("decayed_weight", shape=(2,), init=mx.init.One())
+    weight.initialize()
+    trainer = bps.DistributedTrainer([weight], "sgd", SGD, compression_params={"momentum": "nesterov"})
+    wanted, momentum = 1.0, 0.0
+    for step in range(5):
+        with autograd.record():
+            loss = (weight.data() * 0.3 * (step + 1) * 2).sum()
+        loss.backward()
+        trainer.step(2)  # the batch divides
+        gradient = 0.3 * (step + 1) + SGD["wd"] * wanted
+        momentum = SGD["momentum"] * momentum + gradient
+        wanted -= SGD["learning_rate"] * (gradient + SGD["momentum"] * momentum)
+    close([weight.data().asnumpy()], [np.full(2, wanted, "float32")], 1e-6)
 
 
 @check

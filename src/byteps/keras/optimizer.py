@@ -123,7 +123,7 @@ class _Distributed(keras.optimizers.Optimizer):  # type: ignore[misc]
                 f"apply: {len(grads)} gradients for {len(variables)} variables; pass those of all of them"
             )
         fp16, params, moved = self._byteps
-        rates = (self.learning_rate, moved.get("momentum"))
+        rates = (keras.ops.convert_to_tensor(self.learning_rate), moved.get("momentum"))
         return backends.average(list(grads), list(variables), fp16, params, rates)
 
     def get_config(self) -> dict[str, Any]:

@@ -31,7 +31,8 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     as one process with the whole batch. Parameters start from those of ``root_rank``: now, or when their
     shapes are known, and once more at the first step. ``allreduce_grads()`` and ``update()`` work as in
     Gluon, to clip between them. With ``momentum`` in ``compression_params``, momentum and weight decay of SGD
-    and NAG are applied before gradients are exchanged and not by the optimizer, with its numbers.
+    and NAG are applied before gradients are exchanged and not by the optimizer, with its numbers. Without
+    decay that is NAG; with it MXNet's own differs a little from the rule, which is to add it to the gradient.
     All ranks must have the same parameters: DeclarationError names the first that differs.
     """
 
