@@ -107,7 +107,10 @@ class _Distributed(keras.optimizers.Optimizer):  # type: ignore[misc]
         self, optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
     ) -> Any:
         """The same for the JAX backend, whose loss scaling does not come through ``apply``."""
-        grads = self._byteps_average(grads, None)
+        if not hasattr(self, "inner_optimizer"):
+            return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+        with keras.StatelessScope(list(zip(self.variables, optimizer_variables, strict=True))):
+            grads = self._byteps_average(grads, None)
         self.__dict__["_byteps_exchanged"] = True
         try:
             return super().stateless_apply(optimizer_variables, grads, trainable_variables)
