@@ -24,6 +24,8 @@ NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc')
 STAMP_VENV := $(VENV)/.stamp-venv
 STAMP_TOOLS := $(VENV)/.stamp-tools
 STAMP_PACKAGE := $(VENV)/.stamp-package
+# Frameworks that cannot share an environment with PyTorch have one each, with the core that was built in .venv.
+FRAMEWORKS := tensorflow mxnet jax
 
 ifneq ($(shell test -t 2 && echo terminal),)
   BOLD := \033[1m
@@ -34,10 +36,10 @@ endif
 say = @printf '$(BOLD)==> %s$(PLAIN)\n' $(1)
 
 .PHONY: help setup demo test lint format docs bench clean distclean
-.PHONY: bench-local test-asan test-tsan test-python
+.PHONY: bench-local test-asan test-tsan test-python test-torch $(FRAMEWORKS:%=test-%)
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14 | sed 's/^/  make /'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17 | sed 's/^/  make /'
 
 # ---- setup ----
 
@@ -64,18 +66,40 @@ $(STAMP_PACKAGE): $(STAMP_TOOLS) pyproject.toml CMakeLists.txt $(filter-out nati
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
+# MXNet's last release needs a NumPy that does not know newer versions of Python.
+NO_MXNET := $(shell $(PYTHON) -c 'import sys; print("no" if sys.version_info >= (3, 12) else "")')
+
+TESTED := $(if $(NO_MXNET),$(filter-out mxnet,$(FRAMEWORKS)),$(FRAMEWORKS))
+
+.venv-%/.stamp-tools: requirements/%.txt $(STAMP_VENV)
+	$(call say,"installing $* into .venv-$*; the first time takes minutes")
+	@$(VENV)/bin/python -m venv --clear .venv-$*
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install -r $< \
+	  | sed -unE 's/^ *(Downloading .*|Installing [a-z ]*).*/    \1/p'
+	@touch $@
+
+# The same files as in .venv: Python sources in place, and the one compiled core. Nothing is compiled again.
+.venv-%/.stamp-package: .venv-%/.stamp-tools $(STAMP_PACKAGE)
+	@from=$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
+	to=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
+	rm -rf $$to/byteps $$to/*byteps*; cp -R $$from/byteps $$from/*byteps*.pth $$from/*byteps*.py $$from/byteps-*.dist-info $$to
+	@.venv-$*/bin/python -c 'import byteps._core'
+	@touch $@
+
+.PRECIOUS: .venv-%/.stamp-tools .venv-%/.stamp-package
+
 # ---- what people come for ----
 
 demo: $(STAMP_PACKAGE) ## train a small network with two workers and one server on this machine
 	$(call say,"two workers and one server train on the digits of scikit-learn")
 	@bpslaunch --workers 2 --servers 1 python examples/torch/train_digits.py $(DEMO_ARGS)
 
-test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pytest
-	@for phase in lint test-asan test-tsan test-python; do \
+test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pytest with each framework
+	@for phase in lint test-asan test-tsan test-python $(FRAMEWORKS:%=test-%); do \
 	  $(MAKE) --no-print-directory $$phase || { \
 	    printf '$(RED)==> make test: FAILED in %s after %s s; repeat with: make %s$(PLAIN)\n' \
 	      $$phase $$SECONDS $$phase; exit 1; }; \
-	done; printf '$(GREEN)==> make test: everything passed in %s s: lint, native tests, pytest$(PLAIN)\n' $$SECONDS
+	done; printf '$(GREEN)==> make test: everything passed in %s s: lint, native tests, pytest, frameworks$(PLAIN)\n' $$SECONDS
 
 bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets; results in bench-results/
 	$(call say,"measuring push-pull; results go to bench-results/")
@@ -129,11 +153,27 @@ test-python: $(STAMP_PACKAGE) ## pytest; PYTEST_ARGS="-k name" for a part
 	$(call say,"pytest")
 	@python -m pytest -q $(PYTEST_ARGS)
 
+test-torch: $(STAMP_PACKAGE) ## the tests of the PyTorch plugin, a part of test-python
+	$(call say,"pytest: torch")
+	@python -m pytest -q tests/conformance tests/frameworks tests/integration/test_torch*.py $(PYTEST_ARGS)
+
+test-tensorflow: ## the tests of TensorFlow and of Keras on it, in .venv-tensorflow
+test-mxnet: ## the tests of MXNet, in .venv-mxnet
+test-jax: ## the tests of JAX and of Keras on it, in .venv-jax
+$(TESTED:%=test-%): test-%: .venv-%/.stamp-package
+	$(call say,"pytest: $*")
+	@.venv-$*/bin/python -m pytest -q tests/conformance tests/frameworks $(PYTEST_ARGS)
+
+ifneq ($(NO_MXNET),)
+test-mxnet:
+	$(call say,"MXNet 1.9.1 needs Python 3.11 or earlier: nothing is tested; make PYTHON=python3.11 distclean test-mxnet")
+endif
+
 # ---- cleaning ----
 
 clean: ## remove what was built; .venv with its downloads and bench-results/ stay
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(STAMP_PACKAGE)
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(STAMP_PACKAGE) .venv-*/.stamp-package
 	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## remove .venv, bench-results/ and traces/ too
-	@rm -rf $(VENV) bench-results traces
+distclean: clean ## remove .venv and those of the frameworks, bench-results/ and traces/ too
+	@rm -rf $(VENV) $(FRAMEWORKS:%=.venv-%) bench-results traces

@@ -17,6 +17,8 @@ A message says: operation, peer, expected, actual, next step.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 __all__ = [
     "BytePSError",
     "ConfigError",
@@ -34,6 +36,10 @@ __all__ = [
 
 class BytePSError(RuntimeError):
     """Base of everything this package raises."""
+
+    if not TYPE_CHECKING:
+        # TensorFlow makes an exception anew, with the user's line in its text, if it is made as Exception is.
+        __init__ = Exception.__init__
 
 
 class NotInitializedError(BytePSError):

@@ -32,7 +32,8 @@ def broadcast_moves_bits(c: Context) -> None:
             tensor = c.api.from_bits(_strange_bits(item_bytes, c.rank), dtype)
             got = c.bps.broadcast(tensor, root, name=c.name(root, dtype))
             np.testing.assert_array_equal(c.api.bits(got), _strange_bits(item_bytes, root))
-            np.testing.assert_array_equal(c.api.bits(tensor), c.api.bits(got))  # in place
+            if c.api.is_mutable:
+                np.testing.assert_array_equal(c.api.bits(tensor), c.api.bits(got))  # in place
 
 
 @check
@@ -42,6 +43,8 @@ def broadcast_of_every_shape(c: Context) -> None:
             got = c.bps.broadcast(c.mine(shape), root, name=c.name(root, shape))
             assert tuple(got.shape) == shape
             np.testing.assert_array_equal(c.api.values(got), exact.contribution(root, shape))
+        if not c.api.has_views:
+            continue
         whole = c.mine((6, 10))
         c.bps.broadcast(c.api.every_other_column(whole), root, name=c.name(root, "columns"))
         wanted = exact.contribution(c.rank, (6, 10))

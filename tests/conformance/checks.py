@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import agreement_checks  # noqa: F401  (each adds its checks when it is loaded)
 import broadcast_checks  # noqa: F401
+import codec_checks  # noqa: F401
 import push_pull_checks  # noqa: F401
 from suite import CHECKS, IN_PLACE_CHECKS, Context
 

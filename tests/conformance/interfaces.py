@@ -5,6 +5,7 @@ A check speaks to an ``Interface`` only, so that every plugin has to pass the sa
 
 from __future__ import annotations
 
+import importlib.util
 import types
 from typing import Any, ClassVar
 
@@ -21,6 +22,13 @@ class Interface:
     name: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]]
     in_place: ClassVar[bool]  # has push_pull_inplace
+    is_mutable: ClassVar[bool] = True  # broadcast changes its argument
+    has_views: ClassVar[bool] = True  # part of a tensor is the same memory
+    refused: ClassVar[tuple[str, ...]] = (
+        "bool",
+        "complex64",
+        "int16",
+    )  # dtypes that it has and that do not travel
     bps: types.ModuleType
 
     def make(self, values: Array, dtype: str) -> Any:
@@ -42,6 +50,14 @@ class Interface:
     def every_other_column(self, tensor: Any) -> Any:
         """A view of a matrix whose elements do not lie side by side."""
         return tensor[:, ::2]
+
+    def transposed(self, tensor: Any) -> Any:
+        """A matrix with rows for columns."""
+        return tensor.T
+
+    def dtype_of(self, tensor: Any) -> str:
+        """The name of a tensor's dtype."""
+        return str(tensor.dtype).removeprefix("torch.")
 
 
 class NumPy(Interface):
@@ -102,4 +118,12 @@ class Torch(Interface):
         return found
 
 
-INTERFACES: dict[str, type[Interface]] = {each.name: each for each in (NumPy, Torch)}
+def _installed() -> list[type[Interface]]:
+    """NumPy, and the frameworks of this environment."""
+    from framework_interfaces import Jax, MXNet, TensorFlow
+
+    every = (Torch, TensorFlow, MXNet, Jax)
+    return [NumPy, *(each for each in every if importlib.util.find_spec(each.name) is not None)]
+
+
+INTERFACES: dict[str, type[Interface]] = {each.name: each for each in _installed()}

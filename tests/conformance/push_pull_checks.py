@@ -43,7 +43,7 @@ def not_contiguous(c: Context) -> None:
     got = c.bps.push_pull(part, average=False, name=c.name("columns"))
     wanted = exact.total(c.size, (6, 10))[:, ::2]
     np.testing.assert_array_equal(c.api.values(got), wanted)
-    got = c.bps.push_pull(whole.T, average=False, name=c.name("transposed"))
+    got = c.bps.push_pull(c.api.transposed(whole), average=False, name=c.name("transposed"))
     np.testing.assert_array_equal(c.api.values(got), exact.total(c.size, (6, 10)).T)
 
 

@@ -70,6 +70,7 @@ class Members:
         fds: Sequence[int] = (),
         talks: bool = True,
         prefix: Sequence[str] = (),
+        python: str = sys.executable,
     ) -> None:
         """Start ``prefix python -m module``; ``fds`` are inherited under the same numbers."""
         log = self._folder / f"{name.replace(' ', '-')}.log"
@@ -78,7 +79,7 @@ class Members:
         try:
             with log.open("wb") as output:
                 process = subprocess.Popen(
-                    [*prefix, sys.executable, "-m", module, *([str(channel)] if talks else [])],
+                    [*prefix, python, "-m", module, *([str(channel)] if talks else [])],
                     env=dict(env),
                     stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                     stdout=output,

@@ -1,0 +1,75 @@
+"""The verbs of ``byteps`` on TensorFlow tensors, and what training with TensorFlow needs besides.
+
+    import byteps.tensorflow as bps
+
+    bps.init()
+    bps.broadcast_variables(model.variables, root_rank=0)
+
+    @tf.function
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(images))
+        tape = bps.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+Pure Python over addresses: nothing here is compiled against TensorFlow.
+"""
+
+from __future__ import annotations
+
+from byteps import (
+    Handle,
+    barrier,
+    counters,
+    get_pushpull_speed,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    poll,
+    rank,
+    resume,
+    shutdown,
+    size,
+    suspend,
+    synchronize,
+)
+from byteps.tensorflow._needs import check as _check
+
+_check()  # before anything that would fail with less to say
+
+from byteps.tensorflow.compression import Compression  # noqa: E402
+from byteps.tensorflow.hooks import BroadcastGlobalVariablesHook  # noqa: E402
+from byteps.tensorflow.ops import broadcast, declare, push_pull, push_pull_async  # noqa: E402
+from byteps.tensorflow.optimizer import DistributedOptimizer  # noqa: E402
+from byteps.tensorflow.tape import DistributedGradientTape  # noqa: E402
+from byteps.tensorflow.variables import broadcast_global_variables, broadcast_variables  # noqa: E402
+
+__all__ = [
+    "BroadcastGlobalVariablesHook",
+    "Compression",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "Handle",
+    "barrier",
+    "broadcast",
+    "broadcast_global_variables",
+    "broadcast_variables",
+    "counters",
+    "declare",
+    "get_pushpull_speed",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "poll",
+    "push_pull",
+    "push_pull_async",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "suspend",
+    "synchronize",
+]
