@@ -279,3 +279,30 @@ def test_dry_run_shows_hosts_and_no_secret() -> None:
     for label in ("scheduler@127.0.0.1", "server 0@127.0.0.3", "worker 0.1@127.0.0.1", "worker 1@127.0.0.2"):
         assert f"[{label}] " in text
     assert sys.executable in text and "hush-hush" not in text
+
+
+BLAMED = """
+import os, sys, time
+import numpy as np, byteps as bps
+bps.init()
+bps.push_pull(np.ones(9), name="x")
+if bps.rank() == 1:
+    bps.shutdown()
+    print("the cause", flush=True)
+    time.sleep(0.5)  # its interpreter takes long to end: the others notice first, and end first
+    sys.exit(7)
+for _ in range(1000):
+    bps.push_pull(np.ones(9), name="x")
+"""
+
+
+def test_files_of_output_and_the_rank_that_gets_the_blame(server: sshd.Sshd, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    args = ("--log-dir", str(logs), "-H", "127.0.0.1,127.0.0.2", "--servers", "1")
+    job = run(launch(server, *args, "python", "-c", BLAMED))
+    assert job.process.returncode == 7, job.said
+    assert "the last line of worker 1@127.0.0.2:\n[worker 1@127.0.0.2] the cause" in job.said
+    assert (logs / "worker-1@127.0.0.2.log").read_text() == "the cause\n"
+    assert sorted(path.name for path in logs.iterdir())[0] == "scheduler@127.0.0.1.log"
+    job = run(launch(server, "--log-dir", "/proc/none", "-H", "127.0.0.1", "true"))
+    assert job.process.returncode == 2 and "--log-dir" in job.said
