@@ -72,10 +72,10 @@ struct Header {
   int32_t priority = 0;  // larger is more urgent
   uint32_t payload_crc = 0;  // CRC32C of the payload if kFlagChecksum, else zero
   uint64_t received = 0;     // server: bytes of contributions on this connection that are done with; returns
-                          // credit. PUSH with a codec: CodecTerms. PUSH otherwise: zero
-  uint32_t detail = 0;      // PUSH with kFlagBroadcast: the root child; ERROR: ErrorKind and rank; PUSH and
-                            // RESULT with a codec and by address: bytes of the payload; else zero
-  uint32_t header_crc = 0;  // CRC32C of the 60 bytes before it
+                             // credit. PUSH with a codec: CodecTerms. PUSH otherwise: zero
+  uint32_t detail = 0;       // PUSH with kFlagBroadcast: the root child; ERROR: ErrorKind and rank; PUSH and
+                             // RESULT with a codec and by address: bytes of the payload; else zero
+  uint32_t header_crc = 0;   // CRC32C of the 60 bytes before it
 };
 
 static_assert(sizeof(Header) == kHeaderBytes);

@@ -11,15 +11,6 @@
 #include "worker/io_thread.h"
 
 namespace byteps {
-namespace {
-
-// What the ranks of this machine have summed lies in the destination.
-const std::byte* pushed_memory(const Route& route) {
-  return route.tensor->group ? route.op->landing() : route.op->src;
-}
-
-}  // namespace
-
 ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
                        uint64_t most_bytes, Budget* budget, pid_t peer_pid)
     : thread_(thread), server_(server), window_(most_bytes, true), budget_(budget) {
@@ -38,7 +29,7 @@ void ServerLink::submit(Route& route) {
   route.answered.assign(route.pieces.size(), false);
   // Asked of every operation: the caller may come with other memory each time.
   route.by_address =
-      peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(pushed_memory(route));
+      peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(route.pushed_memory());
   if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
   route.link_bytes_at_start = window_.sent_bytes();
   route.sent = 0;
@@ -179,7 +170,7 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   const bool empty = (op.flags & kFlagBroadcast) && root != thread_.client().child();
   const bool wide = static_cast<bool>(out.keep);  // float32 sums, see gather()
   const uint32_t bytes = empty ? 0 : wide ? 2 * length : length;
-  const std::byte* data = wide ? out.keep.data() : pushed_memory(route) + route.tensor->cut.offset_of(piece);
+  const std::byte* data = wide ? out.keep.data() : route.pushed_memory() + route.tensor->cut.offset_of(piece);
   const bool coded = route.tensor->is_coded(op);
   Header& header = out.header;
   header.type = FrameType::push;
@@ -220,146 +211,6 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   thread_.client().sample(*route.tensor, route.tensor->group ? "push of this machine" : "push", header.round,
                           piece, data, bytes, wide ? DType::f32 : route.tensor->dtype);
   thread_.trace_frame(">", *this, header);
-}
-
-// ---- with a codec
-// ------------------------------------------------------------------------------------------
-
-// Why this rank has nothing to push of an operation, if so.
-std::string ServerLink::refusal(const Route& route) const {
-  if (!route.refusal.empty()) return route.refusal;
-  return route.tensor->group ? route.tensor->group->disagreement(*route.op) : std::string();
-}
-
-uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
-  if (route.tensor->is_coded(*route.op)) return route.tensor->codec->of(piece)->payload_bytes;
-  return route.tensor->cut.length_of(piece);
-}
-
-// Without a pool a piece is compressed when it is about to be sent.
-bool ServerLink::prepare(Ready& ready) {
-  Route& route = *ready.route;
-  if (!route.tensor->is_coded(*route.op) || route.encoded[ready.at] || !refusal(route).empty()) return true;
-  try {
-    route.encoded[ready.at] = encode(route, ready.at);
-    return route.encoded[ready.at];
-  } catch (const std::exception& error) {
-    route.refusal = route.tensor->name + ": " + error.what();
-    return true;
-  }
-}
-
-bool ServerLink::encode(Route& route, uint32_t position) {
-  const Tensor& tensor = *route.tensor;
-  Operation& op = *route.op;
-  const uint32_t piece = route.pieces[position];
-  PartitionCodec& partition = *tensor.codec->of(piece);
-  const float scale =
-      op.flags & kFlagAverage ? 1.0f / static_cast<float>(thread_.client().settings().ranks) : 1.0f;
-  if (tensor.group && is_half(tensor.dtype)) {
-    float* sum = TensorCodec::scratch(partition.elements);
-    if (!tensor.group->gather_wide(op, piece, sum)) return false;
-    tensor.codec->encode_wide(partition, sum, scale, op.coding);
-    return true;
-  }
-  if (tensor.group && !tensor.group->gather(op, piece)) return false;
-  tensor.codec->encode(partition, tensor.dtype, pushed_memory(route) + tensor.cut.offset_of(piece), scale,
-                       op.coding);
-  return true;
-}
-
-void ServerLink::decode(Route& route, uint32_t position, uint32_t bytes) {
-  const Tensor& tensor = *route.tensor;
-  const uint32_t piece = route.pieces[position];
-  tensor.codec->decode(*tensor.codec->of(piece), tensor.dtype, bytes, route.op->coding.terms.step,
-                       route.op->landing() + tensor.cut.offset_of(piece));
-}
-
-void ServerLink::work_on(const CodecJob& job) {
-  CodecOutcome outcome{job};
-  try {
-    if (job.kind == CodecJob::Kind::decode) {
-      decode(*job.route, job.position, job.bytes);
-    } else if (LocalGroup* group = job.route->tensor->group;
-               !group || group->disagreement(*job.route->op).empty()) {
-      outcome.done = encode(*job.route, job.position);
-    }
-  } catch (const std::exception& error) {
-    outcome.error = error.what();
-  }
-  thread_.coded(std::move(outcome));
-}
-
-void ServerLink::coded(const CodecOutcome& coded) {
-  Route& route = *coded.job.route;
-  const uint32_t at = coded.job.position;
-  if (coded.job.kind == CodecJob::Kind::encode) {
-    if (!coded.done) return;  // the operation has failed, and takes the route back in a moment
-    if (!coded.error.empty()) route.refusal = route.tensor->name + ": " + coded.error;
-    route.encoded[at] = true;
-    ready_.push(window_.limited() ? route.op->priority : 0, {&route, at, at + 1});
-    touched_ = true;
-    return;
-  }
-  if (!coded.error.empty()) return refuse_result(route, at, coded.error);
-  landed(route, route.pieces[at], coded.job.bytes);
-  if (--route.left == 0) thread_.release(route);
-}
-
-void ServerLink::refuse_result(const Route& route, uint32_t position, const std::string& why) {
-  if (!link_->alive()) return;
-  link_->close();
-  on_end(*link_, byteps::Link::End::violation,
-         "RESULT: " + route.tensor->name + " piece " + std::to_string(route.pieces[position]) + " round " +
-             std::to_string(route.op->round) + " is not a payload of its codec: " + why);
-}
-
-void ServerLink::fill_coded(OutFrame& out, const Route& route, uint32_t piece) {
-  const PartitionCodec& partition = *route.tensor->codec->of(piece);
-  Header& header = out.header;
-  header.codec = route.tensor->codec->kind();
-  header.received = route.op->coding.terms.word();
-  header.length = partition.payload_bytes;
-  out.payload = partition.payload.data();
-  if (!route.by_address || partition.payload_bytes < limits::kByAddressBytes) return;
-  const Offer offer = lease_.offer(partition.payload.data());
-  out.keep = thread_.pool().take(kOfferBytes);
-  std::memcpy(out.keep.data(), &offer, kOfferBytes);
-  out.payload = out.keep.data();
-  header.flags |= kFlagByAddress;
-  header.detail = partition.payload_bytes;
-  header.length = kOfferBytes;
-}
-
-// Where a compressed result lands.
-std::byte* ServerLink::begin_coded(const Header& header, const Route& route, uint32_t piece) {
-  const uint32_t bytes = header.flags & kFlagByAddress ? header.detail : header.length;
-  const bool expected = route.tensor->is_coded(*route.op) && header.codec == route.tensor->codec->kind();
-  const size_t room = expected ? route.tensor->codec->of(piece)->landing.size() : 0;
-  if (bytes == 0 || bytes > room) {
-    throw WireError("RESULT: " + route.tensor->name + ": " + std::to_string(bytes) + " bytes of codec " +
-                    std::to_string(header.codec) + ", expected at most " + std::to_string(room));
-  }
-  if (header.flags & kFlagByAddress) return reinterpret_cast<std::byte*>(&offer_);
-  return route.tensor->codec->of(piece)->landing.data();
-}
-
-void ServerLink::take_coded(const Header& header, Route& route, size_t position) {
-  const bool by_address = (header.flags & kFlagByAddress) != 0;
-  const uint32_t bytes = by_address ? header.detail : header.length;
-  if (by_address) {
-    fetch(header, route, route.tensor->codec->of(route.pieces[position])->landing.data(), bytes);
-  }
-  const auto at = static_cast<uint32_t>(position);
-  CodecPool& pool = thread_.client().codecs();
-  if (pool.threads() == 0) {
-    decode(route, at, bytes);
-    landed(route, route.pieces[position], bytes);
-    return answered(route, position);
-  }
-  route.answered[position] = true;
-  ++route.jobs;
-  pool.post(route.op->priority, {CodecJob::Kind::decode, &route, at, bytes});
 }
 
 // ---- receiving

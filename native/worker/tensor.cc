@@ -6,6 +6,8 @@
 
 namespace byteps {
 
+const std::byte* Route::pushed_memory() const { return tensor->group ? op->landing() : op->src; }
+
 void Tensor::submit(std::shared_ptr<Operation> op) {
   std::shared_ptr<Operation> before;
   {

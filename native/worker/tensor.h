@@ -40,6 +40,9 @@ struct Route {
   uint32_t sent = 0;                 // pieces of it given to the wire, and their bytes
   uint64_t sent_bytes = 0;
   size_t active_index = 0;  // place in the thread's list of active routes
+
+  // What the ranks of this machine have summed lies in the destination.
+  const std::byte* pushed_memory() const;
 };
 
 // Operations on one tensor are done one after the other, in the order of the calls: each is a round of its
