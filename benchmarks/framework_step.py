@@ -4,8 +4,8 @@
     python benchmarks/framework_step.py --frameworks torch,tensorflow --repeats 30
     python benchmarks/framework_step.py --tensors 3 --repeats 2      does it run at all?
 
-Two ranks on this machine compute 100 gradients of 1 MB (each doubles an array) and exchange them: TensorFlow
-in a graph, JAX inside jit, MXNet with the exchange of its trainer, PyTorch with push_pull_async for each and
+Two ranks on this machine exchange 100 gradients of 1 MB, which lie in memory of the framework: TensorFlow in
+a graph, JAX inside jit, MXNet with the exchange of its trainer, PyTorch with push_pull_async for each and
 synchronize for all. Each framework runs in its own environment (make test-tensorflow and so on make them);
 all are started once, and their samples are taken in turn.
 """

@@ -1,9 +1,10 @@
 """A group of tensors exchanged by TensorFlow: at once in eager mode, as operations of a graph elsewhere.
 
-In a graph every tensor has an operation of its own that begins with it and returns at once, as soon as the
-tensor is computed. One more operation waits for all of them: so the tensors travel while others are computed,
-none waits for the one before, and only one thread of TensorFlow's pool ever waits. If each had an operation
-that waits, ranks could fill their pools with different ones and wait for each other for ever.
+In a graph an operation begins with a tensor as soon as it is computed, and returns at once; neighbours that
+are small share one, because TensorFlow takes 0.1 ms to call Python. One more operation waits for all of them:
+so the tensors travel while others are computed, none waits for the one before, and only one thread of
+TensorFlow's pool ever waits. If each had an operation that waits, ranks could fill their pools with different
+ones and wait for each other for ever.
 
 Nothing is compiled against TensorFlow: the operations are ``tf.numpy_function``, which gives the memory of a
 tensor and takes the memory of a result without a copy.
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
+from byteps import dtypes
 from byteps._arrays import Array
 from byteps._group import Group, Started
 from byteps.errors import BytePSError, ConfigError
@@ -27,6 +29,8 @@ __all__ = ["is_graph_of_functions", "plain_python", "run", "to_array", "to_tenso
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_PARTITION_BYTES = 4_096_000
+_MOST_TOGETHER = 16
 _DLPACK_KINDS = "fiu"  # NumPy gives no others away
 
 
@@ -50,14 +54,15 @@ def run(group: Group, tensors: Sequence[Any], rates: tuple[Any, float | None] | 
     _refuse_xla(group)
     step = _Step(group, None if rates is None else rates[1])
     more = [] if rates is None else [tf.cast(rates[0], tf.float32)]
-    tokens: list[Any] = [None] * len(tensors)
+    tokens: list[Any] = []
     # tf.function runs these in the order in which they are made: the gradients that come first, first.
-    for index in reversed(range(len(tensors))):
-        is_first = index == len(tensors) - 1
-        inputs = [tensors[index], *(more if is_first else ())]
-        tokens[index] = tf.numpy_function(step.begin(index, is_first), inputs, tf.int64, name="byteps_begin")
+    for indices in reversed(_together(group)):
+        is_first = not tokens
+        inputs = [*(tensors[index] for index in indices), *(more if is_first else ())]
+        begin = step.begin(indices, is_first)
+        tokens.append(tf.numpy_function(begin, inputs, tf.int64, name="byteps_begin"))
     results = tf.numpy_function(
-        step.finish, tokens, [tensor.dtype for tensor in tensors], name="byteps_finish"
+        step.finish, tokens[::-1], [tensor.dtype for tensor in tensors], name="byteps_finish"
     )
     for result, tensor in zip(results, tensors, strict=True):
         result.set_shape(tensor.shape)
@@ -83,22 +88,23 @@ class _Step:
         self._group = group
         self._mu = mu
         self._numbers = itertools.count(1)
-        self._started: dict[int, Started] = {}
+        self._started: dict[int, list[Started]] = {}
         self._lock = threading.Lock()
 
-    def begin(self, index: int, is_first: bool) -> Callable[..., Array]:
-        """What the operation of one tensor does; the number it returns is for ``finish``."""
+    def begin(self, indices: Sequence[int], is_first: bool) -> Callable[..., Array]:
+        """What the operation of some tensors does; the number it returns is for ``finish``."""
 
-        @plain_python
-        def begin(array: Array, lr: Array | None = None) -> Array:
+        def begin(*arrays: Array) -> Array:  # and the learning rate, where the core wants it
             try:
-                if lr is not None:
-                    self._group.rate(float(lr), self._mu)
+                if len(arrays) > len(indices):
+                    self._group.rate(float(arrays[-1]), self._mu)
                 question = self._group.ask() if is_first else None
-                started = Started(self._group.start(index, np.asarray(array)), question)
+                handles = [self._group.start(i, np.asarray(a)) for i, a in zip(indices, arrays, strict=False)]
             except BytePSError:
                 self._forget()  # TensorFlow ends the step, and nobody will ask for the others
                 raise
+            started = [Started(handle, None) for handle in handles]
+            started[0] = Started(handles[0], question)
             with self._lock:
                 number = next(self._numbers)
                 self._started[number] = started
@@ -106,16 +112,29 @@ class _Step:
 
         return begin
 
-    @plain_python
     def finish(self, *numbers: Array) -> list[Array]:
         """What the last operation does."""
         with self._lock:
-            started = [self._started.pop(int(number)) for number in numbers]
+            started = [one for number in numbers for one in self._started.pop(int(number))]
         return self._group.finish(started)
 
     def _forget(self) -> None:
         with self._lock:
             self._started.clear()  # their memory lives until the network has done with it
+
+
+def _together(group: Group) -> list[list[int]]:
+    """Which tensors begin in one operation: neighbours that are no more than a partition together; pure."""
+    found: list[list[int]] = []
+    room = 0
+    for index, (_, dtype, shape) in enumerate(group.items):
+        nbytes = _PARTITION_BYTES if shape is None else dtypes.nbytes(dtype, shape)
+        if not found or nbytes > room or len(found[-1]) == _MOST_TOGETHER:
+            found.append([])
+            room = _PARTITION_BYTES
+        found[-1].append(index)
+        room -= nbytes
+    return found
 
 
 def is_graph_of_functions() -> bool:
