@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import figures
-from common import arguments, environment, finish, parser, told
+from common import PARTITION_BYTES, arguments, environment, finish, parser, told
 
 from byteps.tools.bench.arguments import list_of, one_of, positive
 from byteps.tools.bench.lab_cluster import LabCluster
@@ -40,7 +40,7 @@ class Setting:
     """How to train; ``speedup`` is the goal on slow links, for settings that must keep their accuracy too."""
 
     params: Mapping[str, Any] | None
-    lr: float = 0.05
+    lr: float = 0.1
     momentum: float = 0.9
     speedup: float | None = None
 
@@ -86,7 +86,8 @@ class Trainers(LabCluster):
 def measure(args: argparse.Namespace, rate: float, epochs: int) -> list[Series]:
     """Every setting and seed on links of one rate."""
     layout = Layout(args.workers, 0, args.workers)
-    with Trainers(layout, rate, ["byteps"], environment(), "compression_worker") as trainers:
+    settings = environment(BYTEPS_PARTITION_BYTES=PARTITION_BYTES)
+    with Trainers(layout, rate, ["byteps"], settings, "compression_worker") as trainers:
         warm = Series(PLAIN, args.workers, args.workers, 0, 1, notes={"accuracies": []})
         trainers.train(warm, 1, 0)  # connections, caches, threads of PyTorch; not counted
         series = [

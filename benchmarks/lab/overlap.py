@@ -1,8 +1,8 @@
 """How long is a step of training when communication overlaps with computation, beside torch's DDP over Gloo?
 
-    sudo python benchmarks/lab/overlap.py                          four networks, two speeds: about six minutes
+    sudo python benchmarks/lab/overlap.py                      four networks, two speeds: about six minutes
     sudo python benchmarks/lab/overlap.py --networks vgg16 --gbit 10
-    sudo python benchmarks/lab/overlap.py --tiny                   does it run at all?
+    sudo python benchmarks/lab/overlap.py --tiny               does it run at all?
 
 Four workers and four servers train VGG-16, AlexNet, ResNet-50 and BERT-large. Computing is simulated by
 sleeping; sizes are those of the networks, times are operations over an assumed speed (networks.py). Bytes,
@@ -14,8 +14,8 @@ links and times are divided together for what two cores can drive (scaled.py). T
   priority       our DistributedOptimizer: the first layer's gradient is the most urgent
   cross-barrier  our CrossBarrier: a layer of the next forward pass waits for its own gradient only
 
-The bound is the larger of computing and of the least time of communication. "ideal" is a simulation of a perfect
-cross barrier: it knows that a gradient cannot be sent before it is made.
+The bound is the larger of computing and of the least time of communication. "ideal" is a simulation of a
+perfect cross barrier: it knows that a gradient cannot be sent before it is made.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Computing is sleeping, so that the cores are free for communication, as they are beside a GPU. What a sleep
 takes too long is taken off the next one. The networks are real modules with real parameters, optimizers and
-backward passes; every gradient is a constant whose average is exact, and so are the parameters after a sample.
+backward passes; every gradient is a constant whose average is exact, and the parameters are checked.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Work(torch.autograd.Function):
 
 
 class Layer(nn.Module):
-    """One layer: tensors of these sizes, and the seconds that it takes; both change with ``layer.timed``."""
+    """One layer: tensors of these sizes, and the seconds that it takes."""
 
     def __init__(self, elements: list[int], gradient: float) -> None:
         super().__init__()

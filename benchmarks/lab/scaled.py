@@ -101,7 +101,7 @@ class _Link:
         self._free_s = max(self._free_s, now_s)
 
     def send_layer(self, index: int) -> float:
-        """Send until this layer is through; when that is. It is the first that is left, so nothing overtakes."""
+        """Send until this layer is through; when that is. What is more urgent is through already."""
         if not self.left[index]:
             return 0.0
         while self.left[index]:

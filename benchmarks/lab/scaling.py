@@ -35,18 +35,13 @@ FLAT = 1.10
 def verdicts_of(series: Sequence[Series]) -> list[Verdict]:
     """Time of each number of workers over that of the fewest, repetition by repetition; pure."""
     first = series[0]
-    return [
-        judge(
-            Goal(
-                f"{one.workers} workers",
-                f"{{:.3f}} of the time of {first.workers} worker",
-                FLAT,
-                at_most=True,
-            ),
-            spread_of([mine / base for mine, base in zip(one.samples_s, first.samples_s, strict=True)]),
-        )
-        for one in series[1:]
-    ]
+    text = f"{{:.3f}} of the time of {first.workers} worker"
+    found = []
+    for one in series[1:]:
+        pairs = zip(one.samples_s, first.samples_s, strict=True)
+        goal = Goal(f"{one.workers} workers", text, FLAT, at_most=True)
+        found.append(judge(goal, spread_of([mine / base for mine, base in pairs])))
+    return found
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """How close to the optimum of theory is a push-pull on links of a known speed, and how far is Gloo?
 
-    sudo python benchmarks/lab/theory.py                     n = 2, 4, 8 and k = 0, n/2, n: about eight minutes
+    sudo python benchmarks/lab/theory.py                    n = 2, 4, 8 and k = 0, n/2, n: about eight minutes
     sudo python benchmarks/lab/theory.py --cases 4+4 --mbytes 64
-    sudo python benchmarks/lab/theory.py --tiny              does it run at all?
+    sudo python benchmarks/lab/theory.py --tiny             does it run at all?
 
 n worker machines sum one tensor; k more machines have a server only, and with k < n every worker machine has
 one too. "time over optimum" is the time of a round over 2n(n-1)M / ((n² + kn - 2k)B), with B the nominal rate

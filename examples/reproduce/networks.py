@@ -42,7 +42,9 @@ class Block(nn.Module):
         return result + (inputs if self.shortcut is None else self.shortcut(ready))
 
 
-def resnet_v2(blocks: tuple[int, ...], bottleneck: bool, classes: int, width: float, small: bool) -> nn.Module:
+def resnet_v2(
+    blocks: tuple[int, ...], bottleneck: bool, classes: int, width: float, small: bool
+) -> nn.Module:
     """``small``: for pictures of 32 x 32, which are not made smaller at the start."""
     channels = max(1, round(64 * width))
     stem = (

@@ -1,4 +1,4 @@
-"""The training of the reproduction guide: CIFAR-100 and ImageNet, with every compressor. Started by worker.sh.
+"""Training as in the reproduction guide: CIFAR-100 and ImageNet, with every compressor. worker.sh starts it.
 
     bpslaunch --nproc 2 python train.py --dataset cifar100 --data cifar-100-python --compressor topk --k 0.001
     bpslaunch --nproc 2 python train.py --dataset cifar100 --synthetic 64 --epochs 1 --width 0.1
@@ -60,7 +60,7 @@ def loader(args: argparse.Namespace, training: bool) -> DataLoader[Any]:
 def factor(args: argparse.Namespace, epoch: float) -> float:
     """What the learning rate is multiplied by: warmed up, then in steps or along a cosine."""
     if epoch < args.warmup_epochs:
-        return max(epoch / args.warmup_epochs, 1e-3)
+        return max(epoch / float(args.warmup_epochs), 1e-3)
     if args.lr_mode == "cosine":
         part = (epoch - args.warmup_epochs) / max(1e-9, args.epochs - args.warmup_epochs)
         return 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
@@ -83,7 +83,9 @@ def accuracy(model: nn.Module, batches: DataLoader[Any], device: torch.device) -
 def train(args: argparse.Namespace) -> None:
     device = torch.device("cuda", bps.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
     batches, tests = loader(args, True), loader(args, False)
-    model = networks.build(args.model, CLASSES[args.dataset], args.width, args.dataset == "cifar100").to(device)
+    model = networks.build(args.model, CLASSES[args.dataset], args.width, args.dataset == "cifar100").to(
+        device
+    )
     inner = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, nesterov=True, weight_decay=args.wd)
     optimizer = bps.DistributedOptimizer(
         inner, model.named_parameters(), compression_params=compression_params(args)
@@ -91,7 +93,8 @@ def train(args: argparse.Namespace) -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: factor(args, step / len(batches)))
     bps.broadcast_parameters(model.state_dict(), root_rank=0)
     log = args.log.open("w") if args.log and bps.rank() == 0 else None
-    print("epoch,accuracy,seconds", file=log, flush=True) if log else None
+    if log:
+        print("epoch,accuracy,seconds", file=log, flush=True)
     spent = 0.0
     for epoch in range(args.epochs):
         batches.sampler.set_epoch(epoch)  # type: ignore[attr-defined]

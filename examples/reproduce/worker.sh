@@ -46,4 +46,5 @@ program=("$PYTHON" "$HERE/train.py")
 if [[ -n ${PROGRAM:-} ]]; then
   read -ra program <<<"$PROGRAM"
 fi
-exec bpslaunch --nproc "$RANKS_PER_MACHINE" "${program[@]}" "${options[@]}" --log "$job.log" "$@"
+read -ra more <<<"${OPTIONS:-}"
+exec bpslaunch --nproc "$RANKS_PER_MACHINE" "${program[@]}" "${options[@]}" --log "$job.log" "${more[@]}" "$@"
