@@ -6,6 +6,8 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+LAB_ARGS ?=
+LAB_FIGURES ?= theory overlap compression scaling
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -36,7 +38,7 @@ endif
 say = @printf '$(BOLD)==> %s$(PLAIN)\n' $(1)
 
 .PHONY: help setup demo test lint format docs bench clean distclean
-.PHONY: bench-local test-asan test-tsan test-python test-torch $(FRAMEWORKS:%=test-%)
+.PHONY: bench-lab bench-local test-asan test-tsan test-python test-torch $(FRAMEWORKS:%=test-%)
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17 | sed 's/^/  make /'
@@ -55,7 +57,7 @@ $(STAMP_VENV):
 	  echo "error: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(STAMP_TOOLS): $(STAMP_VENV) requirements/build.txt requirements/dev.txt
+$(STAMP_TOOLS): $(STAMP_VENV) requirements/build.txt requirements/cluster.txt requirements/dev.txt
 	$(call say,"installing tools and libraries into .venv; the first time takes minutes: PyTorch is large")
 	@$(PIP) install -r requirements/dev.txt | sed -unE 's/^ *(Downloading .*|Installing [a-z ]*).*/    \1/p'
 	@touch $@
@@ -101,9 +103,19 @@ test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pyte
 	      $$phase $$SECONDS $$phase; exit 1; }; \
 	done; printf '$(GREEN)==> make test: everything passed in %s s: lint, native tests, pytest, frameworks$(PLAIN)\n' $$SECONDS
 
-bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets; results in bench-results/
+bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets, then on links; under 30 minutes
 	$(call say,"measuring push-pull; results go to bench-results/")
 	@bps bench push-pull --all --output bench-results $(BENCH_ARGS)
+	@$(MAKE) --no-print-directory bench-lab
+
+# Every figure of docs/performance.md. Labs need root; without it this says so and is no failure of `make bench`.
+bench-lab: $(STAMP_PACKAGE) ## the figures of docs/performance.md, on links of a known speed; needs root
+	$(call say,"measuring on links of a known speed; results go to bench-results/")
+	@reason=$$(python -c 'from byteps.tools.lab.network import why_not; print(why_not())'); \
+	if [ -n "$$reason" ]; then echo "skipped: $$reason"; exit 0; fi; \
+	for figure in $(LAB_FIGURES); do \
+	  python benchmarks/lab/$$figure.py --output bench-results $(LAB_ARGS); \
+	done
 
 bench-local: $(STAMP_PACKAGE) ## measure ranks of one machine beside Gloo and plain shared memory
 	$(call say,"measuring sums on one machine; results go to bench-results/")

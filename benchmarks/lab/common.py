@@ -1,0 +1,98 @@
+"""What the benchmarks of this folder share: their options, their workers' environment, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from byteps.tools.bench import report
+from byteps.tools.bench.arguments import positive
+from byteps.tools.bench.machine import busy
+from byteps.tools.bench.screen import say
+from byteps.tools.bench.series import Series
+from byteps.tools.bench.stats import Ratio, Verdict, quantile
+from byteps.tools.lab.network import why_not
+
+__all__ = ["PARTITION_BYTES", "arguments", "environment", "finish", "parser", "spread_of", "told"]
+
+HERE = Path(__file__).parent
+# A partition of the default size takes a third of a second on a link of 100 Mbit/s. As on a real network, the
+# last one of a round travels alone, so partitions should be short beside the round.
+PARTITION_BYTES = 131072
+
+
+def parser(doc: str | None, repeats: int) -> argparse.ArgumentParser:
+    """A parser with the options that all of them have."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = made.add_argument
+    add("--repeats", type=positive, default=None, metavar="N", help=f"repetitions ({repeats})")
+    add("--tiny", action="store_true", help="few bytes and rounds: a check that it runs, not a measurement")
+    add("--output", type=Path, default=Path("bench-results"), metavar="DIR", help="folder (%(default)s)")
+    add("--figures", type=Path, metavar="DIR", help="put the figure here too, for the documentation")
+    add("--check", action="store_true", help="end with status 1 when a goal is not reached")
+    made.set_defaults(usual_repeats=repeats)
+    return made
+
+
+def arguments(made: argparse.ArgumentParser) -> argparse.Namespace:
+    """The arguments, once it is clear that a lab can be built here."""
+    args = made.parse_args()
+    args.repeats = args.repeats or (2 if args.tiny else args.usual_repeats)
+    del args.usual_repeats
+    args.load_at_start = list(os.getloadavg())
+    if reason := why_not():
+        made.exit(2, f"{made.prog}: error: {reason}\n")
+    if remark := busy():
+        say(remark)
+    return args
+
+
+def environment(**variables: object) -> dict[str, str]:
+    """Settings of a cluster whose workers can import the modules of this folder."""
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
+    return {"PYTHONPATH": path, **{name: str(value) for name, value in variables.items()}}
+
+
+def spread_of(values: Sequence[float]) -> Ratio:
+    """Median and quartiles of what was formed repetition by repetition."""
+    return Ratio(quantile(values, 0.5), quantile(values, 0.25), quantile(values, 0.75))
+
+
+def told(ratio: Ratio | None, than: float = 1.0) -> str:
+    """A ratio for a table; none is told when the spread is larger than the difference.
+
+    >>> told(Ratio(1.5, 1.4, 1.6)), told(Ratio(1.02, 0.9, 1.1))
+    ('1.50 x', 'no difference (0.90 to 1.10)')
+    """
+    if ratio is None:
+        return ""
+    if ratio.q1 <= than <= ratio.q3 and ratio.q1 < ratio.q3:
+        return f"no difference ({ratio.q1:.2f} to {ratio.q3:.2f})"
+    return f"{ratio.value:.2f} x"
+
+
+def finish(
+    args: argparse.Namespace,
+    name: str,
+    series: Sequence[Series],
+    verdicts: Sequence[Verdict],
+    draw: Callable[[Path], Path | None],
+    extra: dict[str, Any] | None = None,
+) -> int:
+    """Write the result file and the figure, say what became of the goals; the status of the program."""
+    path = args.output / f"lab-{name}.json"
+    settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(args).items()}
+    report.write(path, f"lab-{name}", settings, series, verdicts, extra)
+    picture = draw(path.with_suffix(".png"))
+    if picture and args.figures:
+        args.figures.mkdir(parents=True, exist_ok=True)
+        (args.figures / f"{name}.png").write_bytes(picture.read_bytes())
+    for verdict in verdicts:
+        say(verdict.line())
+    say(f"all samples: {path}" + (f", plot: {picture}" if picture else ""))
+    sys.stdout.flush()
+    return 1 if args.check and not all(verdict.reached for verdict in verdicts) else 0

@@ -1,0 +1,68 @@
+"""``benchmarks/lab`` in its short form: right sums, right bytes on the links; no time is judged."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from byteps.tools.lab.network import why_not
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "can be built here")
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "lab"
+RUN_TIMEOUT_S = 110
+
+
+def run(name: str, folder: Path, *options: str) -> dict[str, Any]:
+    """The result file of a tiny run. Every sample checks its sums, so a run that ends well had them right."""
+    command = [sys.executable, str(FOLDER / f"{name}.py"), "--tiny", "--output", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document: dict[str, Any] = json.loads((folder / f"lab-{name}.json").read_text())
+    assert document["settings"]["load_at_start"] and document["machine"]["cores"]
+    if importlib.util.find_spec("matplotlib"):
+        assert (folder / f"lab-{name}.png").read_bytes().startswith(b"\x89PNG")
+    return document
+
+
+def test_every_link_carries_its_share(tmp_path: Path) -> None:
+    document = run("theory", tmp_path, "--cases", "2+1,4+4")
+    ours = {one["notes"]["case"]: one for one in document["series"] if one["peer"] == "byteps"}
+    assert list(ours) == ["n = 2, k = 1", "n = 4, k = 4"]
+    for one in ours.values():
+        hosts = one["notes"]["over_shares"]
+        assert len(hosts) == one["workers"] + one["notes"]["k"]
+        # Headers, and on a busy machine a little that is sent twice; never less than theory.
+        assert all(0.99 < each < 1.15 for pair in hosts.values() for each in pair), hosts
+    assert {one["peer"] for one in document["series"]} == {"byteps", "gloo"}
+    assert len(document["goals"]) == 5
+
+
+def test_a_simulated_step_ends_with_the_right_parameters(tmp_path: Path) -> None:
+    document = run("overlap", tmp_path, "--networks", "alexnet", "--gbit", "10", "--repeats", "1")
+    methods = ["alone", "ddp-gloo", "fifo", "priority", "cross-barrier"]
+    assert [one["peer"] for one in document["series"]] == methods
+    assert all(one["tensors"] == 16 and min(one["samples_s"]) > 0 for one in document["series"])
+    assert len(document["goals"]) == 2
+
+
+def test_compressed_training_saves_the_bytes(tmp_path: Path) -> None:
+    chosen = "uncompressed,fp16,dist-EF-SGDM,topk k=0.01"
+    document = run("compression", tmp_path, "--settings", chosen, "--repeats", "1")
+    slow = {one["peer"]: one["notes"] for one in document["series"] if one["notes"]["rate_mbit"] == 100}
+    saved = {name: notes["bytes_saved"] for name, notes in slow.items()}
+    assert saved["uncompressed"] == 1 and saved["fp16"] == pytest.approx(2, rel=0.02)
+    assert 20 < saved["dist-EF-SGDM"] < 32 and 30 < saved["topk k=0.01"] < 100
+    assert all(10 < notes["accuracies"][0] <= 100 for notes in slow.values())
+
+
+def test_one_and_two_workers(tmp_path: Path) -> None:
+    document = run("scaling", tmp_path)
+    assert [(one["workers"], one["servers"]) for one in document["series"]] == [(1, 1), (2, 2)]
+    assert [goal["line"].split(":")[0] for goal in document["goals"]] == ["2 workers"]
