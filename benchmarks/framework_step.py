@@ -41,10 +41,10 @@ GOALS = {"tensorflow": 1.5}  # the others are shown, and not judged
 class Ranks(Team):
     """The ranks of one framework."""
 
-    def __init__(self, framework: str, python: str, tensors: int, nbytes: int) -> None:
+    def __init__(self, framework: str, python: str, tensors: int, nbytes: int, compute: bool) -> None:
         super().__init__(RANKS, [framework])
         self.framework, self.python = framework, python
-        self.tensors, self.nbytes = tensors, nbytes
+        self.tensors, self.nbytes, self.compute = tensors, nbytes, compute
 
     def _start(self) -> None:
         job_id = f"bench-{secrets.token_hex(4)}"
@@ -62,6 +62,7 @@ class Ranks(Team):
             "framework": self.framework,
             "tensors": self.tensors,
             "nbytes": self.nbytes,
+            "compute": self.compute,
         }
         self.members.ask(dict.fromkeys(self.worker_names, request), STARTUP_TIMEOUT_S)
 
@@ -85,7 +86,9 @@ def ratio(ours: Series, theirs: Series) -> Ratio:
 def run(args: argparse.Namespace, interpreters: Mapping[str, str]) -> list[Series]:
     with contextlib.ExitStack() as stack:
         teams = {
-            name: stack.enter_context(Ranks(name, interpreters[name], args.tensors, args.nbytes))
+            name: stack.enter_context(
+                Ranks(name, interpreters[name], args.tensors, args.nbytes, args.compute)
+            )
             for name in args.frameworks
         }
         series = [
@@ -107,6 +110,7 @@ def main() -> int:
     add("--python", action="append", default=[], metavar="NAME=PATH", help="the interpreter of a framework")
     add("--tensors", type=positive, default=100, metavar="N", help="gradients in a step (%(default)s)")
     add("--nbytes", type=positive, default=1_000_000, metavar="N", help="bytes of each (%(default)s)")
+    add("--compute", action="store_true", help="the step makes the gradients too: it doubles arrays")
     add("--inner", type=positive, default=3, metavar="N", help="steps that make one sample (%(default)s)")
     add("--repeats", type=positive, default=15, metavar="N", help="repetitions (%(default)s)")
     add("--output", type=Path, default=Path("bench-results"), metavar="DIR", help="folder (%(default)s)")

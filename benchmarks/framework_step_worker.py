@@ -13,7 +13,7 @@ from byteps.tools.bench.member import Message, serve
 Step = Callable[[], Any]  # returns the last gradient, as something that float() takes
 
 
-def torch_step(tensors: int, elements: int) -> Step:
+def torch_step(tensors: int, elements: int, factor: int) -> Step:
     import torch
 
     import byteps.torch as bps
@@ -23,7 +23,7 @@ def torch_step(tensors: int, elements: int) -> Step:
 
     def step() -> float:
         handles = [
-            bps.push_pull_async(value, name=f"gradient {i}", priority=-i)
+            bps.push_pull_async(value * 2 if factor > 1 else value, name=f"gradient {i}", priority=-i)
             for i, value in reversed(list(enumerate(values)))
         ]
         results = [bps.synchronize(handle) for handle in handles]
@@ -32,7 +32,7 @@ def torch_step(tensors: int, elements: int) -> Step:
     return step
 
 
-def tensorflow_step(tensors: int, elements: int) -> Step:
+def tensorflow_step(tensors: int, elements: int, factor: int) -> Step:
     import tensorflow as tf
 
     import byteps.tensorflow as bps
@@ -41,12 +41,12 @@ def tensorflow_step(tensors: int, elements: int) -> Step:
 
     @tf.function
     def graph(values: list[Any]) -> Any:
-        return bps.push_pull(values, name="gradient")
+        return bps.push_pull([value * 2 if factor > 1 else value for value in values], name="gradient")
 
     return lambda: float(graph(values)[-1][-1])
 
 
-def mxnet_step(tensors: int, elements: int) -> Step:
+def mxnet_step(tensors: int, elements: int, factor: int) -> Step:
     import mxnet as mx
 
     import byteps.mxnet as bps
@@ -54,25 +54,32 @@ def mxnet_step(tensors: int, elements: int) -> Step:
     from byteps.mxnet.memory import item
     from byteps.mxnet.ops import run_in_place
 
-    gradients = [mx.nd.full((elements,), 4 ** bps.rank()) for _ in range(tensors)]
+    values = [mx.nd.full((elements,), 4 ** bps.rank()) for _ in range(tensors)]
+    gradients = [value.copy() for value in values]
     items = [item(value, "push_pull", f"gradient {i}") for i, value in enumerate(gradients)]
     group = Group("push_pull", items, agree="gradients")
 
     def step() -> float:
+        if factor > 1:
+            for value, gradient in zip(values, gradients, strict=True):
+                mx.nd.broadcast_add(value, value, out=gradient)
         run_in_place(group, gradients)  # as in a trainer, the result replaces the gradient
         return float(gradients[-1][-1].asscalar())
 
     return step
 
 
-def jax_step(tensors: int, elements: int) -> Step:
+def jax_step(tensors: int, elements: int, factor: int) -> Step:
     import jax
     import jax.numpy as jnp
 
     import byteps.jax as bps
 
     values = [jnp.full((elements,), float(4 ** bps.rank())) for _ in range(tensors)]
-    program = jax.jit(lambda values: bps.push_pull(values, name="gradient"))
+
+    @jax.jit
+    def program(values: list[Any]) -> Any:
+        return bps.push_pull([value * 2 if factor > 1 else value for value in values], name="gradient")
 
     def step() -> float:
         return float(jax.block_until_ready(program(values))[-1][-1])
@@ -86,10 +93,13 @@ STEPS = {"torch": torch_step, "tensorflow": tensorflow_step, "mxnet": mxnet_step
 class Worker:
     def __init__(self) -> None:
         self.step: Step = lambda: None
+        self.factor = 1
 
     def setup(self, request: Message) -> Message:
         byteps.init()
-        self.step = STEPS[request["framework"]](request["tensors"], request["nbytes"] // 4)
+        self.factor = 2 if request["compute"] else 1
+        elements = request["nbytes"] // 4
+        self.step = STEPS[request["framework"]](request["tensors"], elements, self.factor)
         return {}
 
     def steps(self, request: Message) -> Message:
@@ -102,7 +112,7 @@ class Worker:
             got = self.step()
         end = time.monotonic_ns()
         cpu = time.process_time_ns() - cpu
-        wanted = sum(4**rank for rank in range(byteps.size())) / byteps.size()
+        wanted = self.factor * sum(4**rank for rank in range(byteps.size())) / byteps.size()
         if got != wanted:
             raise AssertionError(f"the last gradient is {got}, expected {wanted}")
         return {"start_ns": start, "end_ns": end, "cpu_ns": cpu}
