@@ -113,6 +113,17 @@ bool ServerLink::next(OutFrame& out) {
   return false;
 }
 
+// What the contribution of this machine to a piece takes on the wire: nothing if another one has the root of
+// a broadcast, and float32 for the sum of half types.
+uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
+  const Operation& op = *route.op;
+  if (route.tensor->is_coded(op)) return route.tensor->codec->of(piece)->payload_bytes;
+  const Client& client = thread_.client();
+  if ((op.flags & kFlagBroadcast) && client.child_of(op.root) != client.child()) return 0;
+  const bool wide = route.tensor->group && LocalGroup::sums_wide(op);
+  return route.tensor->cut.length_of(piece) * (wide ? 2 : 1);
+}
+
 bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length) {
   if (!budget_) return true;
   const int32_t priority = window_.limited() ? op.priority : 0;
@@ -167,11 +178,12 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   const uint32_t piece = route.pieces[ready.at];
   const uint32_t length = route.tensor->cut.length_of(piece);
   const uint32_t root = thread_.client().child_of(op.root);
-  const bool empty = (op.flags & kFlagBroadcast) && root != thread_.client().child();
-  const bool wide = static_cast<bool>(out.keep);  // float32 sums, see gather()
-  const uint32_t bytes = empty ? 0 : wide ? 2 * length : length;
-  const std::byte* data = wide ? out.keep.data() : route.pushed_memory() + route.tensor->cut.offset_of(piece);
   const bool coded = route.tensor->is_coded(op);
+  const bool wide = static_cast<bool>(out.keep);  // float32 sums, see gather()
+  const uint32_t sent = wire_bytes(route, piece);
+  const uint32_t bytes = coded ? length : sent;
+  const bool empty = bytes == 0;
+  const std::byte* data = wide ? out.keep.data() : route.pushed_memory() + route.tensor->cut.offset_of(piece);
   Header& header = out.header;
   header.type = FrameType::push;
   header.flags = op.flags;
@@ -195,7 +207,6 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     }
   }
 
-  const uint32_t sent = coded ? wire_bytes(route, piece) : bytes;
   window_.sent(sent, now_ns());
   const bool nearly_used = !window_.admits(limits::kPieceBytes) || (budget_ && budget_->scarce());
   if (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4) {

@@ -15,11 +15,6 @@ std::string ServerLink::refusal(const Route& route) const {
   return route.tensor->group ? route.tensor->group->disagreement(*route.op) : std::string();
 }
 
-uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
-  if (route.tensor->is_coded(*route.op)) return route.tensor->codec->of(piece)->payload_bytes;
-  return route.tensor->cut.length_of(piece);
-}
-
 // Without a pool a piece is compressed when it is about to be sent.
 bool ServerLink::prepare(Ready& ready) {
   Route& route = *ready.route;
