@@ -100,7 +100,7 @@ bool ServerLink::next(OutFrame& out) {
     }
     const uint32_t piece = ready.route->pieces[ready.at];
     const uint32_t length = wire_bytes(*ready.route, piece);
-    if (!window_.admits(length)) break;
+    if (!has_room(length)) break;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
       if (++ready.at == ready.end) ready_.pop();
@@ -118,6 +118,13 @@ bool ServerLink::next(OutFrame& out) {
   }
   if (std::exchange(waiting_, false)) budget_->withdraw(*this);
   return false;
+}
+
+bool ServerLink::has_room(uint64_t bytes) {
+  if (!window_.admits(bytes)) return false;
+  const uint64_t under_way = window_.under_way();
+  return !budget_ || !window_.limited() || under_way == 0 ||
+         under_way + bytes <= budget_->part(window_.sent_bytes(), bytes);
 }
 
 bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length) {
@@ -204,7 +211,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
 
   const uint32_t sent = coded ? wire_bytes(route, piece) : bytes;
   window_.sent(sent, now_ns());
-  const bool nearly_used = !window_.admits(limits::kPieceBytes) || (budget_ && budget_->scarce());
+  const bool nearly_used =
+      !window_.admits(limits::kPieceBytes) || !has_room(sent) || (budget_ && budget_->scarce());
   if (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4) {
     header.flags |= window_.limited() ? kFlagWantCredit : 0;
     asked_at_bytes_ = window_.sent_bytes();
