@@ -17,12 +17,14 @@ from byteps.tools.bench.series import Series
 from byteps.tools.bench.stats import Ratio, Verdict, quantile
 from byteps.tools.lab.network import why_not
 
-__all__ = ["PARTITION_BYTES", "arguments", "environment", "finish", "parser", "spread_of", "told"]
+__all__ = ["CREDIT", "PARTITION_BYTES", "arguments", "environment", "finish", "parser", "spread_of", "told"]
 
 HERE = Path(__file__).parent
-# A partition of the default size takes a third of a second on a link of 100 Mbit/s. As on a real network, the
-# last one of a round travels alone, so partitions should be short beside the round.
-PARTITION_BYTES = 131072
+# A partition of the default size takes a third of a second on a link of 100 Mbit/s: the first and the last
+# of a round travel while other links are idle, and workers drift apart by as much. These are about as short on
+# such links as the default is at 10 Gbit/s. Credit is in partitions: with this much, the window decides.
+PARTITION_BYTES = 32768
+CREDIT = 16
 
 
 def parser(doc: str | None, repeats: int) -> argparse.ArgumentParser:

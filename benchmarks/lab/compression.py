@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import figures
-from common import PARTITION_BYTES, arguments, environment, finish, parser, told
+from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, told
 
 from byteps.tools.bench.arguments import list_of, one_of, positive
 from byteps.tools.bench.lab_cluster import LabCluster
@@ -86,7 +86,7 @@ class Trainers(LabCluster):
 def measure(args: argparse.Namespace, rate: float, epochs: int) -> list[Series]:
     """Every setting and seed on links of one rate."""
     layout = Layout(args.workers, 0, args.workers)
-    settings = environment(BYTEPS_PARTITION_BYTES=PARTITION_BYTES)
+    settings = environment(BYTEPS_PARTITION_BYTES=PARTITION_BYTES, BYTEPS_SCHEDULING_CREDIT=CREDIT)
     with Trainers(layout, rate, ["byteps"], settings, "compression_worker") as trainers:
         warm = Series(PLAIN, args.workers, args.workers, 0, 1, notes={"accuracies": []})
         trainers.train(warm, 1, 0)  # connections, caches, threads of PyTorch; not counted

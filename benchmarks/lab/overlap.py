@@ -25,7 +25,7 @@ import sys
 from collections.abc import Sequence
 
 import figures
-from common import arguments, environment, finish, parser, spread_of, told
+from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, spread_of, told
 from networks import NETWORKS
 from scaled import Scaled, ideal_s, scaled
 
@@ -56,7 +56,8 @@ def measure(args: argparse.Namespace, name: str) -> list[list[Series]]:
     network = NETWORKS[name]()
     steps = {gbit: scaled(network, args.kbytes << 10, gbit * 1000, args.rate) for gbit in args.gbit}
     first = next(iter(steps.values()))
-    settings = environment(BYTEPS_PARTITION_BYTES=args.partition or first.partition_bytes)
+    partition = args.partition or min(PARTITION_BYTES, first.partition_bytes)
+    settings = environment(BYTEPS_PARTITION_BYTES=partition, BYTEPS_SCHEDULING_CREDIT=CREDIT)
     with LabCluster(Layout(args.workers, 0, args.workers), args.rate, ["byteps", "gloo"], settings,
                     "overlap_worker") as cluster:  # fmt: skip
         build: Message = {
@@ -146,7 +147,7 @@ def main() -> int:
     add("--rate", type=float, default=200.0, metavar="MBIT", help="of a link of the lab (%(default)s)")
     add("--kbytes", type=positive, help="of all gradients in the lab (8192)")
     add("--inner", type=positive, help="steps of a sample (4)")
-    add("--partition", type=positive, help="BYTEPS_PARTITION_BYTES (its default, divided as the bytes are)")
+    add("--partition", type=positive, help="BYTEPS_PARTITION_BYTES (32768, or less)")
     args = arguments(made)
     args.workers = args.workers or (2 if args.tiny else 4)
     args.kbytes = args.kbytes or (512 if args.tiny else 8192)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import figures
-from common import PARTITION_BYTES, arguments, environment, finish, parser, spread_of
+from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, spread_of
 from formulas import optimum_s
 
 from byteps.tools.bench.arguments import list_of, positive
@@ -56,7 +56,7 @@ def main() -> int:
     args.workers = sorted(args.workers or list_of(positive)(TINY_WORKERS if args.tiny else WORKERS))
     args.inner = args.inner or (1 if args.tiny else 2)
     nbytes = (args.mbytes or (2 if args.tiny else 16)) << 20
-    settings = environment(BYTEPS_PARTITION_BYTES=args.partition)
+    settings = environment(BYTEPS_PARTITION_BYTES=args.partition, BYTEPS_SCHEDULING_CREDIT=CREDIT)
     with ExitStack() as stack:
         clusters = {
             count: stack.enter_context(LabCluster(Layout(count, 0, count), args.rate, ["byteps"], settings))

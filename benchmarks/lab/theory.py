@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import figures
-from common import PARTITION_BYTES, arguments, environment, finish, parser, spread_of, told
+from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, spread_of, told
 from formulas import layout_of, link_bytes, optimum_s, ring_s
 
 from byteps.tools.bench.arguments import list_of, positive
@@ -101,7 +101,7 @@ def measure(args: argparse.Namespace, one: Case) -> list[Series]:
         for peer in peers
     ]  # fmt: skip
     links = Links(link_bytes(layout, nbytes))
-    settings = environment(BYTEPS_PARTITION_BYTES=args.partition)
+    settings = environment(BYTEPS_PARTITION_BYTES=args.partition, BYTEPS_SCHEDULING_CREDIT=CREDIT)
     with LabCluster(layout, rate, peers, settings) as cluster:
 
         def sample(series: Series, inner: int) -> Sample:

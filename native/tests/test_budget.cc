@@ -41,6 +41,18 @@ TEST(pieces_leave_in_one_order_over_all_links) {
   CHECK(budget.admit(b, {0, 1, 3}, kPiece, 0));
 }
 
+TEST(a_link_gets_its_part_of_the_window_and_never_less_than_two_pieces) {
+  Budget budget;
+  budget.add_link(40 * kPiece);
+  FakeLink big, small;
+  CHECK_EQ(budget.part(0, kPiece), 2 * kPiece);  // nothing was sent yet
+  for (uint32_t piece = 0; piece < 30; ++piece) CHECK(budget.admit(big, {0, 1, piece}, kPiece, 0));
+  for (uint32_t piece = 30; piece < 40; ++piece) CHECK(budget.admit(small, {0, 1, piece}, kPiece, 0));
+  CHECK_EQ(budget.part(30 * kPiece, kPiece), 30 * kPiece);
+  CHECK_EQ(budget.part(10 * kPiece, kPiece), 10 * kPiece);
+  CHECK_EQ(budget.part(kPiece, kPiece), 2 * kPiece);
+}
+
 TEST(urgent_before_early_and_early_before_late) {
   using Place = Budget::Place;
   CHECK((Place{5, 9, 9}.before(Place{4, 1, 1})));

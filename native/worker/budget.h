@@ -91,6 +91,16 @@ class Budget {
     if (next) next->nudge();
   }
 
+  // What a link that has sent so many bytes may have under way: its part of the window. A link that is slow
+  // for a while would otherwise fill all of it, and what it holds waits in front of a server that needs the
+  // pieces of others first. Never less than two pieces, so that one is sent while the other is answered.
+  uint64_t part(uint64_t link_sent_bytes, uint64_t piece_bytes) {
+    std::lock_guard lock(mutex_);
+    const double share = static_cast<double>(link_sent_bytes) /
+                         static_cast<double>(std::max<uint64_t>(1, window_.sent_bytes()));
+    return std::max(2 * piece_bytes, static_cast<uint64_t>(share * static_cast<double>(window_.bytes())));
+  }
+
   // So little is left that it is time to ask servers what they are done with.
   bool scarce() {
     std::lock_guard lock(mutex_);

@@ -93,7 +93,7 @@ bool ServerLink::next(OutFrame& out) {
     }
     const uint32_t piece = ready.route->pieces[ready.at];
     const uint32_t length = wire_bytes(*ready.route, piece);
-    if (!window_.admits(length)) break;
+    if (!has_room(length)) break;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
       if (++ready.at == ready.end) ready_.pop();
@@ -122,6 +122,13 @@ uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
   if ((op.flags & kFlagBroadcast) && client.child_of(op.root) != client.child()) return 0;
   const bool wide = route.tensor->group && LocalGroup::sums_wide(op);
   return route.tensor->cut.length_of(piece) * (wide ? 2 : 1);
+}
+
+bool ServerLink::has_room(uint64_t bytes) {
+  if (!window_.admits(bytes)) return false;
+  const uint64_t under_way = window_.under_way();
+  return !budget_ || !window_.limited() || under_way == 0 ||
+         under_way + bytes <= budget_->part(window_.sent_bytes(), bytes);
 }
 
 bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length) {
@@ -208,7 +215,8 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   }
 
   window_.sent(sent, now_ns());
-  const bool nearly_used = !window_.admits(limits::kPieceBytes) || (budget_ && budget_->scarce());
+  const bool nearly_used =
+      !window_.admits(limits::kPieceBytes) || !has_room(sent) || (budget_ && budget_->scarce());
   if (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4) {
     header.flags |= window_.limited() ? kFlagWantCredit : 0;
     asked_at_bytes_ = window_.sent_bytes();

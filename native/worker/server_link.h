@@ -53,6 +53,7 @@ class ServerLink final : public FrameSource,
   std::byte* begin(const Header& header) override;
   void end(const Header& header, bool landed) override;
   void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
+  bool has_room(uint64_t bytes);
   bool take_turn(const Operation& op, uint32_t piece, uint32_t length);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
   bool gather(OutFrame& out, const Ready& ready);
