@@ -70,6 +70,7 @@ class Session:
     ) -> Any:
         spec = SimpleNamespace(name=name, dtype=dtype, shape=tuple(shape), codec=codec, direct=direct)
         spec.native, spec.generation, spec.rounds, spec.track = object(), 0, 0, lambda operation: None
+        spec.is_rated, spec.lr, spec.mu = False, None, None
         return self.tensors.setdefault(name, spec)
 
     def push_pull(
