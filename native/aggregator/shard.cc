@@ -423,6 +423,7 @@ void Shard::publish(KeyState& key, const Header& header) {
 
 void Shard::tell_answered(const KeyState& key) {
   for (uint16_t child = 0; child < children(); ++child) {
+    if (key.round.missing(child)) continue;
     if (ChildLink* link = link_of(key, child)) link->answered(key.ways[child].bytes);
   }
 }
@@ -562,6 +563,7 @@ void Shard::rank_departed(uint16_t rank) {
     const bool fails_now = key.failure.empty();
     if (fails_now) fail_round(key, settings_.ranks[rank] + " has left the job");
     tell_failure(key, fails_now ? ErrorKind::lost : key.failure_kind);
+    tell_answered(key);  // without credit they could not send the rest of the tensor, and hear of its end
   }
 }
 

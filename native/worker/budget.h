@@ -101,12 +101,6 @@ class Budget {
     return std::max(2 * piece_bytes, static_cast<uint64_t>(share * static_cast<double>(window_.bytes())));
   }
 
-  // So little is left that it is time to ask servers what they are done with.
-  bool scarce() {
-    std::lock_guard lock(mutex_);
-    return !window_.admits(std::max<uint64_t>(limits::kPieceBytes, window_.bytes() / 4));
-  }
-
  private:
   struct Waiting {
     Link* link;

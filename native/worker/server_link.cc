@@ -215,10 +215,12 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   }
 
   window_.sent(sent, now_ns());
-  const bool nearly_used =
-      !window_.admits(limits::kPieceBytes) || !has_room(sent) || (budget_ && budget_->scarce());
-  if (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4) {
-    header.flags |= window_.limited() ? kFlagWantCredit : 0;
+  // To another machine it is asked for with every piece: the part of the window that is this link's can
+  // become smaller at any time, and workers that wait for each other in a circle get out of it only by
+  // credit.
+  const bool nearly_used = budget_ || !window_.admits(limits::kPieceBytes);
+  if (window_.limited() && (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4)) {
+    header.flags |= kFlagWantCredit;
     asked_at_bytes_ = window_.sent_bytes();
   }
   route.sent_bytes += sent;
