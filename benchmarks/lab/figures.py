@@ -1,4 +1,4 @@
-"""The figures of docs/performance.md, each drawn from the series of one benchmark."""
+"""The figures of the benchmarks on links, each drawn from the series of one benchmark."""
 
 from __future__ import annotations
 
