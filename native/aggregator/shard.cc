@@ -135,7 +135,8 @@ void Shard::declare(const Header& header, const std::vector<std::byte>& payload)
   auto [it, is_new] = tensors_.try_emplace(id, info);
   const TensorInfo& known = *it->second;
   if (!is_new && known.codec != info->codec) {
-    throw WireError("DECLARE: tensor " + std::to_string(id) + ", " + known.name + ", is declared with another " +
+    throw WireError("DECLARE: tensor " + std::to_string(id) + ", " + known.name +
+                    ", is declared with another " +
                     "codec; set BYTEPS_MIN_COMPRESS_BYTES and BYTEPS_JOB_ID alike on all workers");
   }
   if (!is_new && (known.name != info->name || known.dtype != info->dtype || !(known.cut == info->cut))) {
@@ -214,7 +215,8 @@ Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) 
   }
   if (settings_.asynchronous) return {bytes, true};
   if (first_departed_ >= 0 || !key.failure.empty()) return {bytes, false};
-  return {bytes, key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child, key.length)};
+  return {bytes, key.round.offer(child, header.round) == KeyRound::Verdict::accept &&
+                     may_hold(key, child, key.length)};
 }
 
 // Compressed: any length up to the codec's most.
@@ -259,11 +261,11 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     return false;
   }
 
-  const uint32_t bytes = size > 0                    ? size
-                         : !payload && landed        ? 0
-                         : is_wide(header, key)      ? 2 * key.length
-                                                     : key.length;
-  const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes};
+  const uint32_t bytes = size > 0               ? size
+                         : !payload && landed   ? 0
+                         : is_wide(header, key) ? 2 * key.length
+                                                : key.length;
+  const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes, header.priority};
   if (first_departed_ >= 0) {
     send_error(key, rank, header.round, ErrorKind::lost,
                settings_.ranks[first_departed_] + " has left the job");
@@ -335,7 +337,7 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
     ShardCounters::bump(counters_.duplicates);
     return;
   }
-  key.ways[child] = {rank, false, 0};
+  key.ways[child] = {rank, false, 0, header.priority};
   if (!key.round.open()) open_round(key, Terms{});
   if (key.failure.empty()) fail_round(key, std::move(text));
   key.round.hold(child);
@@ -415,14 +417,14 @@ void Shard::publish(KeyState& key, const Header& header) {
     key.failure = describe(key, header.round) + ": " + error.what();
     return tell_failure(key, ErrorKind::protocol);
   }
-  if (!key.coded())
-    sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
+  if (!key.coded()) sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
   for (const Way& way : key.ways) send_result(key, way, header);
 }
 
 void Shard::tell_answered(const KeyState& key) {
   for (uint16_t child = 0; child < children(); ++child) {
-    if (ChildLink* link = link_of(key, child)) link->answered(key.ways[child].bytes);
+    if (ChildLink* link = link_of(key, child))
+      link->answered(key.ways[child].bytes, key.ways[child].priority);
   }
 }
 
