@@ -21,8 +21,8 @@ __all__ = ["CREDIT", "PARTITION_BYTES", "arguments", "environment", "finish", "p
 
 HERE = Path(__file__).parent
 # A partition of the default size takes a third of a second on a link of 100 Mbit/s: the first and the last
-# of a round travel while other links are idle, and workers drift apart by as much. These are about as short on
-# such links as the default is at 10 Gbit/s. Credit is in partitions: with this much, the window decides.
+# of a round travel while other links are idle, and workers drift apart by as much. These are about as short
+# on such links as the default is at 10 Gbit/s. Credit is in partitions: with this much, the window decides.
 PARTITION_BYTES = 32768
 CREDIT = 16
 
