@@ -139,19 +139,19 @@ def rows(series: Sequence[Series]) -> list[list[str]]:
 
 
 def main() -> int:
-    made = parser(__doc__, repeats=4)
+    made = parser(__doc__, repeats=3)
     add = made.add_argument
     add("--networks", type=list_of(one_of(list(NETWORKS))), default=",".join(NETWORKS), help="(%(default)s)")
     add("--gbit", type=list_of(positive), default="1,10", help="links to simulate (%(default)s)")
     add("--workers", type=positive, help="and as many servers (4)")
     add("--rate", type=float, default=200.0, metavar="MBIT", help="of a link of the lab (%(default)s)")
-    add("--kbytes", type=positive, help="of all gradients in the lab (8192)")
-    add("--inner", type=positive, help="steps of a sample (4)")
+    add("--kbytes", type=positive, help="of all gradients in the lab (16384)")
+    add("--inner", type=positive, help="steps of a sample (3)")
     add("--partition", type=positive, help="BYTEPS_PARTITION_BYTES (32768, or less)")
     args = arguments(made)
     args.workers = args.workers or (2 if args.tiny else 4)
-    args.kbytes = args.kbytes or (512 if args.tiny else 8192)
-    args.inner = args.inner or (1 if args.tiny else 4)
+    args.kbytes = args.kbytes or (512 if args.tiny else 16384)
+    args.inner = args.inner or (1 if args.tiny else 3)
     settings = [series for name in args.networks for series in measure(args, name)]
     table("a step of training", HEADER, [row for series in settings for row in rows(series)])
     verdicts = [verdict for series in settings for verdict in verdicts_of(series)]

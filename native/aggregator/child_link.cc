@@ -110,6 +110,7 @@ void ChildLink::end(const Header& header, bool landed) {
     return;
   }
   arrived_bytes_ += coming_bytes_;
+  answered_bytes_ += open_.open(header.priority, coming_bytes_);
   if (header.flags & kFlagWantCredit) {
     wanted_bytes_ = arrived_bytes_;
     touched_ = true;
@@ -120,13 +121,13 @@ void ChildLink::end(const Header& header, bool landed) {
     landed = wanted_ && coming_bytes_ > 0;
     if (landed) payload = fetch(header);
     if (landed && !payload) {
-      answered_bytes_ += coming_bytes_;
+      answered(coming_bytes_, header.priority);
       shard_.ask_again(rank_, header);
       return;
     }
   }
   if (!shard_.contribute(rank_, header, landed || coming_bytes_ == 0, std::move(payload))) {
-    answered_bytes_ += coming_bytes_;
+    answered(coming_bytes_, header.priority);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "aggregator/key_state.h"
+#include "aggregator/open_bytes.h"
 #include "base/ready_queue.h"
 #include "transport/shm/peer_memory.h"
 #include "transport/tcp/tcp_link.h"
@@ -22,8 +23,8 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
 
   void send(Header header, const std::byte* payload, BufferRef keep);
   void send_text(Header header, std::string_view text);
-  // The round of a contribution of this many bytes is over.
-  void answered(uint64_t bytes) { answered_bytes_ += bytes; }
+  // The round of a contribution of this many bytes is over; it was pushed with this priority.
+  void answered(uint64_t bytes, int32_t priority) { answered_bytes_ += open_.close(priority, bytes); }
   // End of a batch: flushes, and says what has been consumed if no result has said it.
   void settle();
   // When to give credit without an answer; see credit() below.
@@ -52,11 +53,13 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   // Credit comes back when a contribution's round is over, so that ranks that push the same tensors stay
   // close together and their pieces meet in the cache. When that takes too long, because the others are late
   // or push something else first, credit comes back on arrival until they have caught up: waiting longer
-  // could block ranks that wait for each other in a circle.
+  // could block ranks that wait for each other in a circle. The credit of what was overtaken by a more urgent
+  // push comes back at once: else it would hold back what is urgent until all of that is through.
   uint64_t credit() const;
   uint64_t arrived_bytes_ = 0;   // contributions consumed
-  uint64_t answered_bytes_ = 0;  // of that, in rounds that are over
+  uint64_t answered_bytes_ = 0;  // of that, in rounds that are over, or overtaken
   uint64_t told_bytes_ = 0;      // the last `received` sent
+  OpenBytes open_;               // contributions in rounds that are not over
   uint64_t wanted_bytes_ = 0;    // arrived_bytes_ when credit was last asked for
   int64_t patience_ns_ = 0;
   int64_t credit_due_ns_ = EventLoop::kNever;

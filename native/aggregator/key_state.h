@@ -37,6 +37,7 @@ struct Way {
   uint16_t rank = 0;        // through whose connection
   bool by_address = false;  // the result may be, too
   uint32_t bytes = 0;       // of contribution that came over it
+  int32_t priority = 0;     // that it had
 };
 
 // A contribution that waits for its turn. `wide`: float32 elements of a tensor of a half type.

@@ -265,7 +265,7 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
                          : !payload && landed   ? 0
                          : is_wide(header, key) ? 2 * key.length
                                                 : key.length;
-  const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes};
+  const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes, header.priority};
   if (first_departed_ >= 0) {
     send_error(key, rank, header.round, ErrorKind::lost,
                settings_.ranks[first_departed_] + " has left the job");
@@ -337,7 +337,7 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
     ShardCounters::bump(counters_.duplicates);
     return;
   }
-  key.ways[child] = {rank, false, 0};
+  key.ways[child] = {rank, false, 0, header.priority};
   if (!key.round.open()) open_round(key, Terms{});
   if (key.failure.empty()) fail_round(key, std::move(text));
   key.round.hold(child);
@@ -424,7 +424,8 @@ void Shard::publish(KeyState& key, const Header& header) {
 void Shard::tell_answered(const KeyState& key) {
   for (uint16_t child = 0; child < children(); ++child) {
     if (key.round.missing(child)) continue;
-    if (ChildLink* link = link_of(key, child)) link->answered(key.ways[child].bytes);
+    const Way& way = key.ways[child];
+    if (ChildLink* link = link_of(key, child)) link->answered(way.bytes, way.priority);
   }
 }
 

@@ -53,6 +53,21 @@ TEST(a_link_gets_its_part_of_the_window_and_never_less_than_two_pieces) {
   CHECK_EQ(budget.part(kPiece, kPiece), 2 * kPiece);
 }
 
+TEST(what_overtakes_needs_no_room_and_waits_for_nobody) {
+  Budget budget;
+  budget.add_link(kPiece);
+  FakeLink a, b;
+  CHECK(budget.admit(a, {-5, 1, 0}, kPiece, 0));
+  CHECK(!budget.admit(b, {-5, 1, 1}, kPiece, 0));
+  CHECK(!budget.admit(a, {-5, 1, 2}, kPiece, 0));
+  budget.pass(a, kPiece, 0);
+  budget.received(kPiece, 0, no_round_trip);
+  CHECK_EQ(b.nudges, 0);  // the one that overtook is under way
+  budget.received(kPiece, 0, no_round_trip);
+  CHECK_EQ(b.nudges, 1);
+  CHECK(budget.admit(b, {-5, 1, 1}, kPiece, 0));  // a has asked for something else since, and does not wait
+}
+
 TEST(urgent_before_early_and_early_before_late) {
   using Place = Budget::Place;
   CHECK((Place{5, 9, 9}.before(Place{4, 1, 1})));

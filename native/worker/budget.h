@@ -66,6 +66,14 @@ class Budget {
     return true;
   }
 
+  // This piece goes now, whether there is room or not: it is more urgent than what the link has under way.
+  void pass(Link& link, uint64_t bytes, int64_t now_ns) {
+    std::lock_guard lock(mutex_);
+    const auto own = find(link);
+    if (own != waiting_.end()) remove(own);
+    window_.sent(bytes, now_ns);
+  }
+
   // The link has nothing to send any more, or is held back by something else.
   void withdraw(Link& link) {
     Link* next = nullptr;

@@ -93,13 +93,14 @@ bool ServerLink::next(OutFrame& out) {
     }
     const uint32_t piece = ready.route->pieces[ready.at];
     const uint32_t length = wire_bytes(*ready.route, piece);
-    if (!has_room(length)) break;
+    const bool overtakes = budget_ && window_.under_way() > 0 && ready.route->op->priority > last_priority_;
+    if (!overtakes && !has_room(length)) break;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
       if (++ready.at == ready.end) ready_.pop();
       return true;
     }
-    if (!take_turn(*ready.route->op, piece, length)) return false;
+    if (!take_turn(*ready.route->op, piece, length, overtakes)) return false;
     if (!gather(out, ready)) {  // the operation has failed, and takes the route back in a moment
       if (budget_) budget_->received(length, now_ns(), [] { return int64_t{0}; });
       ready_.pop();
@@ -131,8 +132,13 @@ bool ServerLink::has_room(uint64_t bytes) {
          under_way + bytes <= budget_->part(window_.sent_bytes(), bytes);
 }
 
-bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length) {
+bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length, bool overtakes) {
   if (!budget_) return true;
+  if (overtakes) {
+    budget_->pass(*this, length, now_ns());
+    waiting_ = false;
+    return true;
+  }
   const int32_t priority = window_.limited() ? op.priority : 0;
   waiting_ = !budget_->admit(*this, {priority, op.started_ns, piece}, length, now_ns());
   return !waiting_;
@@ -215,6 +221,7 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   }
 
   window_.sent(sent, now_ns());
+  last_priority_ = op.priority;
   // To another machine it is asked for with every piece: the part of the window that is this link's can
   // become smaller at any time, and workers that wait for each other in a circle get out of it only by
   // credit.

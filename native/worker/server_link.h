@@ -54,7 +54,7 @@ class ServerLink final : public FrameSource,
   void end(const Header& header, bool landed) override;
   void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
   bool has_room(uint64_t bytes);
-  bool take_turn(const Operation& op, uint32_t piece, uint32_t length);
+  bool take_turn(const Operation& op, uint32_t piece, uint32_t length, bool overtakes);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
   bool gather(OutFrame& out, const Ready& ready);
   // With a codec: the payload of a piece, made once. False: the operation has failed.
@@ -78,7 +78,10 @@ class ServerLink final : public FrameSource,
 
   IoThread& thread_;
   const uint16_t server_;
-  Window window_;                   // of this link alone: what its credit allows
+  Window window_;  // of this link alone: what its credit allows
+  // The first piece of something more urgent than what was sent last goes though there is no room: the server
+  // gives the credit of what it overtakes back when it comes (aggregator/open_bytes.h).
+  int32_t last_priority_ = 0;
   Budget* const budget_;            // of all links to other machines, or nullptr: the server is on this one
   std::optional<PeerMemory> peer_;  // if payloads may go by address
   Lease lease_;                     // of contributions pushed by address
