@@ -276,6 +276,30 @@ def test_a_job_can_be_joined_again_after_all_have_left(tmp_path: Path) -> None:
         assert job.wait() == [[5.0] * 3] * 2
 
 
+def again_while_one_stays(rounds: int, slow: int) -> list[float]:
+    import threading
+
+    import numpy as np
+
+    import byteps as bps
+
+    seen = []
+    for _ in range(rounds):
+        bps.init()
+        rank = bps.rank()
+        seen.append(float(bps.push_pull(np.full(9, 4.0**rank), average=False, name="x")[0]))
+        if rank == slow:
+            threading.Event().wait(0.3)  # the other one is in init() by then
+        bps.shutdown()
+    return seen
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_rank_that_comes_back_waits_for_the_end_of_the_job_before(slow: int) -> None:
+    with cluster(again_while_one_stays, nproc=2, args=(3, slow), env=TCP) as job:
+        assert job.wait() == [[5.0] * 3] * 2
+
+
 def suspended() -> list[float]:
     import numpy as np
 

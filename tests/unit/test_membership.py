@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from byteps.control.messages import Failed, Lost, Register, Shutdown, View
+from byteps.control.messages import ComeBack, Failed, Lost, Register, Shutdown, View
 from byteps.scheduler import membership
 from byteps.scheduler.events import (
     Accused,
@@ -235,6 +235,17 @@ def test_late_comer_is_refused_and_the_job_goes_on() -> None:
     job = Job().run()
     assert "came too late" in refusal_in(job.worker(9, 1))
     assert job.state.phase is Phase.RUNNING
+
+
+def test_late_comer_to_a_job_that_ends_shall_come_back() -> None:
+    job = Job().run()
+    job.feed(Left(1))
+    send, dismiss = job.worker(9, 0)
+    assert isinstance(send, Send) and isinstance(send.message, ComeBack) and dismiss == Dismiss(9)
+    assert "1 of its 2 workers are still there" in send.message.text
+    assert "came too late" in refusal_in(job.worker(10, 1))  # its place is taken
+    assert "came too late" in refusal_in(job.server(11))
+    end_of(job.feed(Left(2)))
 
 
 def test_same_process_on_a_new_connection_takes_its_place() -> None:

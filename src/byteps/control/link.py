@@ -20,7 +20,7 @@ from byteps.control.channel import Channel
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
-from byteps.control.messages import Failed, Leave, Message, Register, View, Waiting
+from byteps.control.messages import ComeBack, Failed, Leave, Message, Register, View, Waiting
 from byteps.errors import JoinError, JoinTimeoutError, ProtocolError
 from byteps.observe.logging import logger
 
@@ -121,6 +121,10 @@ async def connect(config: Config, role: str, instance: int) -> Link:
     return Link(config, await Channel.over(control, job_number(config.job_id), scheduler), beat)
 
 
+class _NotNow(Exception):
+    """The scheduler has no place for this member yet."""
+
+
 async def join(
     config: Config, role: str, register: Callable[[str], Register], deadline: float
 ) -> tuple[Link, View]:
@@ -144,6 +148,8 @@ async def join(
             return link, view
         except asyncio.TimeoutError:
             pass  # the deadline: falls through to the check below
+        except _NotNow as busy:
+            progress.say(f"waiting for a place in the job: {busy}")
         except (OSError, ProtocolError) as error:
             reason = why(error) if isinstance(error, OSError) else str(error)
             progress.say(f"{where} cannot be reached yet: {reason}")
@@ -173,6 +179,8 @@ async def _wait_for_view(link: Link, register: Register, deadline: float, say: C
             return message
         if isinstance(message, Waiting):
             say(f"waiting for the job to be complete: {message.text}")
+        elif isinstance(message, ComeBack):
+            raise _NotNow(message.text)
         elif isinstance(message, Failed):
             raise (JoinTimeoutError if message.error == "JoinTimeoutError" else JoinError)(message.text)
 

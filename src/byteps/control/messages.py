@@ -4,7 +4,7 @@ Numbers that a peer sends and that later size a loop or a list are bounded here,
 decodes is also safe to work with. Unknown tags, missing fields and wrong types raise ProtocolError.
 
     member -> scheduler     Register  Declare  Barrier  Leave  Lost (an accusation: "I cannot reach it")
-    scheduler -> member     Waiting  View  Declared  Conflict  BarrierDone  Departed  Failed  Lost
+    scheduler -> member     Waiting  ComeBack  View  Declared  Conflict  BarrierDone  Departed  Failed  Lost
     scheduler -> servers    Retire  Shutdown
     observer <-> scheduler  Ask, answered with a Status: on a connection of its own, by whoever has the secret
 """
@@ -83,6 +83,12 @@ class View(Struct, frozen=True, tag="view"):
 
 class Waiting(Struct, frozen=True, tag="waiting"):
     """Why the receiver still has to wait, in words."""
+
+    text: str
+
+
+class ComeBack(Struct, frozen=True, tag="come-back"):
+    """The receiver has no place now, and may have one soon: it shall try again until its deadline."""
 
     text: str
 
@@ -219,6 +225,7 @@ Message = Union[  # noqa: UP007
     Register,
     View,
     Waiting,
+    ComeBack,
     Failed,
     Declare,
     Declared,

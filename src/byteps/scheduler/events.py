@@ -25,6 +25,7 @@ class State:
     deadline: float | None
     phase: Phase = Phase.FORMING
     epoch: int = 0
+    size: int = 0  # workers of that epoch when it began
     seats: dict[int, Seat] = field(default_factory=dict)
     note: str = ""  # the last thing that went wrong while forming: it explains who is missing
     ending: str = ""

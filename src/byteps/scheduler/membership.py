@@ -12,6 +12,7 @@ who, so that nobody waits for it. While an epoch forms, whoever vanishes is mere
               run if complete   last one has gone
     RUNNING   refuse, or wait   depart, suspend;      lost: end    lost: end    -                end
               for next epoch    form or end if last
+              or for next job
     ENDED     -                 -                     -            -            -                -
 
 The reason is one line on what the job waits for or does; the service logs it when it changes.
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from byteps.control.messages import Failed, Lost, Shutdown, View
+from byteps.control.messages import ComeBack, Failed, Lost, Shutdown, View
 from byteps.scheduler.events import (
     Accused,
     Action,
@@ -157,7 +158,14 @@ def _form(now: float, state: State) -> Step:
     members.sort(key=lambda one: (one.role != "worker", one.rank))
     view = View(state.epoch + 1, 0, len(waiting), members)
     state = replace(
-        state, phase=Phase.RUNNING, epoch=view.epoch, seats=seats, deadline=None, note="", expected=expected
+        state,
+        phase=Phase.RUNNING,
+        epoch=view.epoch,
+        size=view.size,
+        seats=seats,
+        deadline=None,
+        note="",
+        expected=expected,
     )
     views = [Send(number, View(view.epoch, rank, view.size, members)) for number, rank in ranks.items()]
     partition_bytes = int(waiting[0].register.agreed[PARTITION_BYTES])
@@ -210,13 +218,20 @@ def _fail(state: State, error: str, text: str) -> Step:
 
 
 def _late(now: float, state: State, event: Registered) -> Step:
-    """Nobody joins a running epoch; but once somebody has suspended, the next one gathers."""
+    """Nobody joins a running epoch; but once somebody has suspended, the next one gathers.
+
+    And once somebody has left for good, the end of the job is near: a worker in its place wants the job that
+    comes after, whose scheduler will listen at the same address.
+    """
     seat = Seat(event.seat, event.instance, event.register)
     workers = [s for s in state.seats.values() if s.register.role == "worker"]
     gathers = any(s.standing is not Standing.ACTIVE for s in workers)
     taken = any(s.standing is Standing.ACTIVE and _place(s) == _place(seat) for s in workers)
     if gathers and not taken:
         return _register(now, state, event)
+    if seat.register.role == "worker" and not taken and len(workers) < state.size:
+        text = f"the job before it has not ended: {len(workers)} of its {state.size} workers are still there"
+        return state, (Send(event.seat, ComeBack(text)), Dismiss(event.seat))
     text = (
         f"{seat} came too late: the job is complete ({status(state)}); "
         "stop the process that has its place, or start this one in a job of its own"
