@@ -92,9 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError(f"{' and '.join(ways)} are different ways to launch; keep one")
         return WAYS[ways[0]].run(args, command) if ways else _here(args, command)
     except ConfigError as error:
-        for line in str(error).splitlines():
-            print(f"bpslaunch: error: {line}", file=sys.stderr)
-        return 2
+        from byteps.launcher.guard import wrong_use
+
+        return wrong_use(error)
 
 
 def _here(args: argparse.Namespace, command: Sequence[str]) -> int:

@@ -20,9 +20,10 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from byteps.errors import ConfigError
 from byteps.launcher.reap import become_subreaper, shell_code, sweep
 
-__all__ = ["PASSED_ON", "guarded", "heeded"]
+__all__ = ["PASSED_ON", "guarded", "heeded", "wrong_use"]
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SWEEP_S = 0.5
@@ -62,11 +63,20 @@ def _be_supervisor(body: Callable[[int], int], front_gone: int) -> None:
     try:
         os.setsid()
         code = body(front_gone)
+    except ConfigError as error:
+        code = wrong_use(error)
     except BaseException:
         traceback.print_exc()
     finally:  # never back into the front's code, which is still on this process's stack
         _flush()
         os._exit(code)
+
+
+def wrong_use(error: ConfigError) -> int:
+    """Say what was wrong; the exit code for it."""
+    for line in str(error).splitlines():
+        print(f"bpslaunch: error: {line}", file=sys.stderr)
+    return 2
 
 
 def _flush() -> None:

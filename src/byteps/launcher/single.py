@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from byteps.errors import ConfigError
 from byteps.launcher import guard, local, supervise
 from byteps.launcher.manner import Manner
 from byteps.launcher.spec import Facts, Plan
@@ -26,11 +24,7 @@ def launch(planned: Callable[[Facts], Plan], bind: Callable[[], socket.socket], 
         with local.reserve() as master:  # for as long as the job runs: its program may ask for the port late
             facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
             processes = planned(facts).processes
-            try:
-                logs = manner.logs(processes)
-            except ConfigError as error:
-                print(f"bpslaunch: error: {error}", file=sys.stderr)
-                return 2
+            logs = manner.logs(processes)
             if local.listen(listener, processes):
                 listener.detach()  # another process's from now on
             else:
