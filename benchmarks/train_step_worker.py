@@ -24,7 +24,7 @@ from byteps.torch.cross_barrier import CrossBarrier
 from byteps.torch.parallel import DistributedDataParallel
 from byteps.worker import current
 
-ALONE = "alone"
+ALONE, DDP_ALONE = "alone", "ddp-alone"
 PYTHON = "python"  # DistributedOptimizer over a core that does nothing: what is left is ours in Python
 GLOO_TIMEOUT = timedelta(seconds=60)
 LEARNING_RATE = 1e-3
@@ -75,6 +75,12 @@ class Nothing:
         return
 
 
+def _done(result: Tensor) -> torch.futures.Future[Tensor]:
+    future: torch.futures.Future[Tensor] = torch.futures.Future()
+    future.set_result(result)
+    return future
+
+
 class Method:
     """One network trained in one way; ``wait`` makes its parameters whole."""
 
@@ -83,8 +89,10 @@ class Method:
         self.model: nn.Module = model
         self.wait: Callable[[], object] = lambda: None
         names = [(f"{method}.{name}", parameter) for name, parameter in model.named_parameters()]
-        if method in ("ddp-gloo", "hook"):
+        if method in ("ddp-gloo", "hook", DDP_ALONE):
             self.model = nn.parallel.DistributedDataParallel(model)
+            if method == DDP_ALONE:
+                self.model.register_comm_hook(None, lambda _, bucket: _done(bucket.buffer()))
             if method == "hook":
                 self.model.register_comm_hook(bps.CommHookState(), bps.push_pull_hook)
         elif method == "ddp":
@@ -162,7 +170,7 @@ class Worker:
         gc.enable()
         session._client = client
         method.optimizer.zero_grad()  # memory that the next method can have
-        if request["peer"] not in (ALONE, PYTHON):
+        if request["peer"] not in (ALONE, DDP_ALONE, PYTHON):
             self._check(request["peer"])
         if request["backward"]:
             start, end = 0, backward_ns

@@ -16,7 +16,7 @@ from byteps.tools.bench.series import Series
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "train_step.py"
 RUN_TIMEOUT_S = 110
-METHODS = ["alone", "ddp-gloo", "optimizer", "ddp", "cross-barrier"]
+METHODS = ["alone", "ddp-gloo", "optimizer", "ddp", "cross-barrier", "ddp-alone"]
 
 
 def test_every_method_trains(tmp_path: Path) -> None:
