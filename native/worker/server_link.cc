@@ -93,8 +93,8 @@ bool ServerLink::next(OutFrame& out) {
     }
     const uint32_t piece = ready.route->pieces[ready.at];
     const uint32_t length = wire_bytes(*ready.route, piece);
-    const bool overtakes = budget_ && window_.under_way() > 0 && ready.route->op->priority > last_priority_;
-    if (!overtakes && !has_room(length)) break;
+    const bool overtakes = may_overtake(*ready.route->op);
+    if (!has_room(length) && !overtakes) break;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
       if (++ready.at == ready.end) ready_.pop();
@@ -125,6 +125,10 @@ uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
   return route.tensor->cut.length_of(piece) * (wide ? 2 : 1);
 }
 
+bool ServerLink::may_overtake(const Operation& op) const {
+  return budget_ && !overtook_ && window_.under_way() > 0 && op.priority > last_priority_;
+}
+
 bool ServerLink::has_room(uint64_t bytes) {
   if (!window_.admits(bytes)) return false;
   const uint64_t under_way = window_.under_way();
@@ -134,13 +138,13 @@ bool ServerLink::has_room(uint64_t bytes) {
 
 bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length, bool overtakes) {
   if (!budget_) return true;
-  if (overtakes) {
-    budget_->pass(*this, length, now_ns());
-    waiting_ = false;
-    return true;
-  }
   const int32_t priority = window_.limited() ? op.priority : 0;
   waiting_ = !budget_->admit(*this, {priority, op.started_ns, piece}, length, now_ns());
+  if (waiting_ && overtakes) {
+    budget_->pass(*this, length, now_ns());
+    overtook_ = true;
+    waiting_ = false;
+  }
   return !waiting_;
 }
 
@@ -265,6 +269,7 @@ std::byte* ServerLink::begin(const Header& header) {
     const auto round_trip = [this] { return link_->round_trip_ns(); };
     if (budget_) budget_->received(header.received - window_.received_bytes(), now, round_trip);
     window_.received(header.received, now, round_trip);
+    overtook_ = false;
     touched_ = true;  // credit came back: more may be sent
   }
   switch (header.type) {

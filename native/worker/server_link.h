@@ -53,6 +53,7 @@ class ServerLink final : public FrameSource,
   std::byte* begin(const Header& header) override;
   void end(const Header& header, bool landed) override;
   void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
+  bool may_overtake(const Operation& op) const;
   bool has_room(uint64_t bytes);
   bool take_turn(const Operation& op, uint32_t piece, uint32_t length, bool overtakes);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
@@ -80,8 +81,10 @@ class ServerLink final : public FrameSource,
   const uint16_t server_;
   Window window_;  // of this link alone: what its credit allows
   // The first piece of something more urgent than what was sent last goes though there is no room: the server
-  // gives the credit of what it overtakes back when it comes (aggregator/open_bytes.h).
+  // gives the credit of what it overtakes back when it comes (aggregator/open_bytes.h). One at a time: a
+  // backward pass makes one tensor after the other, each more urgent than the last.
   int32_t last_priority_ = 0;
+  bool overtook_ = false;           // and no credit has come since
   Budget* const budget_;            // of all links to other machines, or nullptr: the server is on this one
   std::optional<PeerMemory> peer_;  // if payloads may go by address
   Lease lease_;                     // of contributions pushed by address

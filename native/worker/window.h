@@ -3,8 +3,10 @@
 // BYTEPS_SCHEDULING_CREDIT is the most, for each link. But what is under way beyond what the network can
 // carry only waits in queues, and lets workers drift apart: a server can answer a piece when it has come from
 // all of them, so a round ends later by as much as they differ. Therefore the window to other machines
-// follows the network: it holds what was carried lately in kHoldNs, and never less than two pieces for each
-// link, so that one is sent while the other is answered. Pure: the clock is the caller's.
+// follows the network: it holds what was carried lately in kHoldNs, and never less than one piece for each
+// link (two for the only one, so that one is sent while the other is answered). Not more than that: what all
+// workers send to one server meets in the queue in front of it, and what does not fit is lost and sent again.
+// Pure: the clock is the caller's.
 //
 // Only time in which something is under way is counted. The best of the last ones counts, so that a pause of
 // another worker does not make the window small.
@@ -66,7 +68,7 @@ class Window {
     sample_ns_ = 0;
     const double best = *std::max_element(samples_.begin(), samples_.end());  // bytes per nanosecond
     const auto carried = static_cast<uint64_t>(best * static_cast<double>(kHoldNs + 2 * rtt_ns()));
-    bytes_ = std::min(most_bytes_, std::max(carried, 2 * largest_bytes_ * std::max(links_, 1u)));
+    bytes_ = std::min(most_bytes_, std::max(carried, largest_bytes_ * std::max(links_, 2u)));
   }
 
  private:
