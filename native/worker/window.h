@@ -4,9 +4,9 @@
 // carry only waits in queues, and lets workers drift apart: a server can answer a piece when it has come from
 // all of them, so a round ends later by as much as they differ. Therefore the window to other machines
 // follows the network: it holds what was carried lately in kHoldNs, and never less than one piece for each
-// link (two for the only one, so that one is sent while the other is answered). Not more than that: what all
-// workers send to one server meets in the queue in front of it, and what does not fit is lost and sent again.
-// Pure: the clock is the caller's.
+// link and two more that are answered meanwhile. Not two for each link: what all workers send to one server
+// meets in the queue in front of it, and what does not fit there is lost and sent again. Pure: the clock is
+// the caller's.
 //
 // Only time in which something is under way is counted. The best of the last ones counts, so that a pause of
 // another worker does not make the window small.
@@ -24,7 +24,7 @@ namespace byteps {
 class Window {
  public:
   // Longer than the pauses between workers of a busy job, shorter than what a user would notice in a step.
-  static constexpr int64_t kHoldNs = 20'000'000;
+  static constexpr int64_t kHoldNs = 25'000'000;
   static constexpr int64_t kSampleNs = 10'000'000;
   static constexpr uint64_t kFirstBytes = 1 << 20;  // as long as nothing is known about the link
 
@@ -68,7 +68,7 @@ class Window {
     sample_ns_ = 0;
     const double best = *std::max_element(samples_.begin(), samples_.end());  // bytes per nanosecond
     const auto carried = static_cast<uint64_t>(best * static_cast<double>(kHoldNs + 2 * rtt_ns()));
-    bytes_ = std::min(most_bytes_, std::max(carried, largest_bytes_ * std::max(links_, 2u)));
+    bytes_ = std::min(most_bytes_, std::max(carried, largest_bytes_ * (links_ + 2)));
   }
 
  private:

@@ -60,7 +60,7 @@ bps.init()
 total = bps.push_pull(np.full(9, 4.0**bps.rank()), average=False, name="x")
 print(bps.rank(), bps.size(), total[0], flush=True)
 """
-# The seeds' way: devices are ranks, and the address of a scheduler that nobody starts means nothing.
+# The original's way: devices are ranks, and the address of a scheduler that nobody starts means nothing.
 DEVICES = {
     "DMLC_ROLE": "worker",
     "DMLC_NUM_WORKER": "1",
