@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -114,7 +115,7 @@ def test_more_ranks_than_cores() -> None:
         assert job.wait() == [28.0 + 8 * 59] * 8
 
 
-def switches_for_many_small_tensors(count: int) -> int:
+def switches_for_many_small_tensors(count: int, rounds: int) -> list[int]:
     import resource
 
     import numpy as np
@@ -123,21 +124,24 @@ def switches_for_many_small_tensors(count: int) -> int:
 
     bps.init()
     mine = [np.full(1000, bps.rank() + index, np.float32) for index in range(count)]
-    for _ in range(2):  # the first time they are declared
+    switches = []
+    for _ in range(1 + rounds):
         bps.barrier()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         handles = [
             bps.push_pull_async(tensor, average=False, name=f"t{index}") for index, tensor in enumerate(mine)
         ]
         sums = [bps.synchronize(handle) for handle in handles]
-        switches = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
-    assert all(total[0] == 2 * index + 1 for index, total in enumerate(sums))
-    return switches
+        switches.append(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before)
+        assert all(total[0] == 2 * index + 1 for index, total in enumerate(sums))
+    return switches[1:]  # the first time they are declared
 
 
 def test_many_small_tensors_need_few_wake_ups() -> None:
-    with cluster(switches_for_many_small_tensors, nproc=2, args=(1000,), deadline_s=60) as job:
-        assert max(job.wait()) < 500  # one for each would be 1,000
+    with cluster(switches_for_many_small_tensors, nproc=2, args=(1000, 9), deadline_s=60) as job:
+        worse = [max(both) for both in zip(*job.wait(), strict=True)]
+    # One for each would be 1,000. The median: when a rank is not run for a while, the other waits often.
+    assert statistics.median(worse) < 250, worse
 
 
 def resume_on_the_same_machine() -> list[float]:
