@@ -108,7 +108,7 @@ bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets, then
 	@bps bench push-pull --all --output bench-results $(BENCH_ARGS)
 	@$(MAKE) --no-print-directory bench-lab
 
-# Every benchmark of benchmarks/lab/. Labs need root; without it this says so and is no failure of `make bench`.
+# What docs/performance.md tells of. Labs need root; without it this says so and is no failure of `make bench`.
 bench-lab: $(STAMP_PACKAGE) ## theory, Gloo, overlap, compression and scaling on links of a known speed; needs root
 	$(call say,"measuring on links of a known speed; results go to bench-results/")
 	@reason=$$(python -c 'from byteps.tools.lab.network import why_not; print(why_not())'); \
