@@ -11,11 +11,24 @@ namespace byteps {
 template <typename T>
 class ReadyQueue {
  public:
+  // An item and its place: who takes one out can put it back where it was.
+  struct Entry {
+    int32_t priority;
+    uint64_t sequence;
+    T item;
+  };
+
   bool empty() const { return heap_.empty(); }
   size_t size() const { return heap_.size(); }
-  void push(int32_t priority, T item) {
-    heap_.push_back({priority, next_++, std::move(item)});
+  void push(int32_t priority, T item) { put_back({priority, next_++, std::move(item)}); }
+  void put_back(Entry entry) {
+    heap_.push_back(std::move(entry));
     std::push_heap(heap_.begin(), heap_.end(), later);
+  }
+  Entry take() {
+    Entry entry = std::move(heap_.front());
+    pop();
+    return entry;
   }
   T& top() { return heap_.front().item; }
   void pop() {
@@ -30,11 +43,6 @@ class ReadyQueue {
   void clear() { heap_.clear(); }
 
  private:
-  struct Entry {
-    int32_t priority;
-    uint64_t sequence;
-    T item;
-  };
   static bool later(const Entry& a, const Entry& b) {
     return a.priority != b.priority ? a.priority < b.priority : a.sequence > b.sequence;
   }

@@ -11,6 +11,12 @@
 #include "worker/io_thread.h"
 
 namespace byteps {
+namespace {
+
+constexpr uint32_t kUnansweredPieces = 2;  // one is sent while the other is answered
+
+}  // namespace
+
 ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
                        uint64_t most_bytes, Budget* budget, pid_t peer_pid)
     : thread_(thread), server_(server), window_(most_bytes, true), budget_(budget) {
@@ -60,6 +66,7 @@ void ServerLink::settle() {
 
 void ServerLink::abandon(Route& route) {
   ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
+  std::erase_if(unanswered_, [&](const auto& waiting) { return waiting.item.route == &route; });
   touched_ = true;  // what was waiting for its turn may be gone
   // What the server has not read yet it drops, and asks again for what belongs to other operations.
   if (peer_) lease_.withdraw();
@@ -87,6 +94,10 @@ bool ServerLink::next(OutFrame& out) {
   }
   while (!ready_.empty()) {
     Ready& ready = ready_.top();
+    if (must_wait_for_others(ready)) {
+      unanswered_.push_back(ready_.take());
+      continue;
+    }
     if (!prepare(ready)) {
       ready_.pop();
       continue;
@@ -123,6 +134,12 @@ uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
   if ((op.flags & kFlagBroadcast) && client.child_of(op.root) != client.child()) return 0;
   const bool wide = route.tensor->group && LocalGroup::sums_wide(op);
   return route.tensor->cut.length_of(piece) * (wide ? 2 : 1);
+}
+
+bool ServerLink::must_wait_for_others(const Ready& ready) const {
+  const Route& route = *ready.route;
+  return budget_ && window_.limited() && !ready.asked_for && route.left == route.pieces.size() &&
+         route.sent >= kUnansweredPieces;
 }
 
 bool ServerLink::may_overtake(const Operation& op) const {
@@ -326,7 +343,8 @@ void ServerLink::end(const Header& header, bool landed) {
       return;
     }
     case FrameType::resend:
-      ready_.push(INT32_MAX, {route, static_cast<uint32_t>(position), static_cast<uint32_t>(position) + 1});
+      ready_.push(INT32_MAX,
+                  {route, static_cast<uint32_t>(position), static_cast<uint32_t>(position) + 1, true});
       touched_ = true;
       return;
     case FrameType::stall:
@@ -373,6 +391,12 @@ void ServerLink::fetch(const Header& header, Route& route, std::byte* to, uint32
 
 void ServerLink::answered(Route& route, size_t position) {
   route.answered[position] = true;
+  std::erase_if(unanswered_, [&](auto& waiting) {
+    if (waiting.item.route != &route) return false;
+    ready_.put_back(std::move(waiting));
+    touched_ = true;
+    return true;
+  });
   if (--route.left == 0) thread_.release(route);
 }
 

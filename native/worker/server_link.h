@@ -47,12 +47,14 @@ class ServerLink final : public FrameSource,
   struct Ready {
     Route* route;
     uint32_t at, end;
+    bool asked_for = false;  // by the server, again
   };
 
   bool next(OutFrame& out) override;
   std::byte* begin(const Header& header) override;
   void end(const Header& header, bool landed) override;
   void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
+  bool must_wait_for_others(const Ready& ready) const;
   bool may_overtake(const Operation& op) const;
   bool has_room(uint64_t bytes);
   bool take_turn(const Operation& op, uint32_t piece, uint32_t length, bool overtakes);
@@ -92,6 +94,11 @@ class ServerLink final : public FrameSource,
   std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
   std::deque<Route*> to_declare_;
   ReadyQueue<Ready> ready_;
+  // Of these two pieces are under way and none is answered: what follows them waits until one is. A more
+  // urgent tensor interrupts ranks at different moments. If each had sent as much as its window allows by
+  // then, they would have sent different pieces, whose rounds stay open until the end of the step; so all of
+  // them send the same two of a tensor, and go on when they know that the others have come to it, too.
+  std::vector<ReadyQueue<Ready>::Entry> unanswered_;
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
   Offer offer_;                   // payload of a RESULT by address
   bool waiting_ = false;          // for its turn in the budget

@@ -24,7 +24,7 @@ namespace byteps {
 class Window {
  public:
   // Longer than the pauses between workers of a busy job, shorter than what a user would notice in a step.
-  static constexpr int64_t kHoldNs = 25'000'000;
+  static constexpr int64_t kHoldNs = 15'000'000;
   static constexpr int64_t kSampleNs = 10'000'000;
   static constexpr uint64_t kFirstBytes = 1 << 20;  // as long as nothing is known about the link
 

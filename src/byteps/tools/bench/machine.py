@@ -6,9 +6,10 @@ import importlib.metadata
 import os
 import platform
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["busy", "cpu_seconds", "machine_facts", "memory_status"]
+__all__ = ["ProcessorTime", "busy", "cpu_seconds", "machine_facts", "memory_status", "processor_time"]
 
 _PROC_FACTS = {
     "tcp_rmem": "/proc/sys/net/ipv4/tcp_rmem",
@@ -71,6 +72,33 @@ def busy() -> str | None:
     if load < 0.5 * cores:
         return None
     return f"this machine is busy (load average {load:.1f} on {cores} cores): expect a wide spread"
+
+
+@dataclass(frozen=True)
+class ProcessorTime:
+    """Time of all processors since boot, and what of it a hypervisor gave to other machines."""
+
+    total: int
+    stolen: int
+
+    def stolen_since(self, before: ProcessorTime) -> float:
+        """
+        >>> ProcessorTime(1200, 30).stolen_since(ProcessorTime(1000, 20))
+        0.05
+        """
+        return (self.stolen - before.stolen) / max(1, self.total - before.total)
+
+
+def processor_time(stat: str | None = None) -> ProcessorTime:
+    """From the text of /proc/stat.
+
+    >>> processor_time("cpu  10 1 20 100 5 0 4 60 7 0")
+    ProcessorTime(total=200, stolen=60)
+    """
+    text = _read("/proc/stat") if stat is None else stat
+    # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already
+    times = [int(word) for word in (text or "cpu").split()[1:9]]
+    return ProcessorTime(sum(times), times[7]) if len(times) == 8 else ProcessorTime(0, 0)
 
 
 def cpu_seconds(pid: int) -> float:

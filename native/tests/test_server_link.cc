@@ -1,0 +1,176 @@
+// What a worker sends to a server on another machine, and what it keeps back, as the server sees it.
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/check.h"
+#include "tests/raw_peer.h"
+#include "worker/client.h"
+
+using namespace byteps;
+using byteps::testing::RawPeer;
+
+namespace {
+
+constexpr uint32_t kPieceBytes = 4096;
+constexpr uint64_t kJob = 1;
+constexpr uint32_t kEpoch = 1;
+
+struct Push {
+  uint32_t tensor, piece;
+};
+
+// One worker and the server that it is connected to, whose part the test plays. Once the worker has seen how
+// long this server takes, it has three pieces under way at most; see Window.
+class Worker {
+ public:
+  explicit Worker(uint64_t credit_bytes) : server_(kJob, kEpoch, 0), client_(settings(credit_bytes)) {
+    client_.connect(0, 0, server_.other_end(), false, /*nearby=*/false);
+    client_.start();
+  }
+  ~Worker() { client_.close(); }
+
+  std::shared_ptr<Operation> push(uint32_t tensor, uint32_t pieces, int32_t priority) {
+    memory_.push_back(std::make_unique<std::vector<std::byte>>(pieces * kPieceBytes));
+    std::byte* data = memory_.back()->data();
+    const Cut cut{pieces * kPieceBytes, kPieceBytes};
+    const std::vector<std::pair<uint16_t, uint16_t>> placement(pieces, {0, 0});
+    const auto declared =
+        client_.declare(tensor, "tensor." + std::to_string(tensor), DType::f32, cut, placement);
+    return client_.push_pull(declared, data, data, priority, false);
+  }
+
+  // The pieces that come until there is silence, as "tensor.piece"; declarations are passed over.
+  std::string come() {
+    std::ostringstream found;
+    while (const auto frame = server_.receive(100)) {
+      if (frame->header.type == FrameType::declare) continue;
+      CHECK(frame->header.type == FrameType::push);
+      if (found.tellp() > 0) found << " ";
+      found << tensor_of(frame->header.key) << "." << piece_of(frame->header.key);
+    }
+    return found.str();
+  }
+
+  void answer(const std::vector<Push>& pushes) {
+    const std::vector<std::byte> sum(kPieceBytes);
+    for (const Push& push : pushes) {
+      Header header = frame(FrameType::result, push);
+      header.received = done_bytes_ += kPieceBytes;
+      server_.send(header, sum.data(), sum.size());
+    }
+  }
+  void give_up(uint32_t tensor) { client_.fail_tensor(tensor, "given up"); }
+  void ask_again(const Push& push) { server_.send(frame(FrameType::resend, push)); }
+  void give_credit(uint32_t pieces) {
+    Header header;
+    header.type = FrameType::credit;
+    header.received = done_bytes_ += pieces * kPieceBytes;
+    server_.send(header);
+  }
+
+ private:
+  static ClientSettings settings(uint64_t credit_bytes) {
+    ClientSettings made;
+    made.job = kJob;
+    made.epoch = kEpoch;
+    made.credit_bytes = credit_bytes;
+    made.servers = {"server 0"};
+    return made;
+  }
+  Header frame(FrameType type, const Push& push) {
+    Header header;
+    header.type = type;
+    header.dtype = static_cast<uint8_t>(DType::f32);
+    header.key = make_key(push.tensor, push.piece);
+    header.received = done_bytes_;
+    return header;
+  }
+
+  std::vector<std::unique_ptr<std::vector<std::byte>>> memory_;  // outlives the client
+  RawPeer server_;
+  Client client_;
+  uint64_t done_bytes_ = 0;
+};
+
+}  // namespace
+
+TEST(two_pieces_of_a_tensor_go_before_the_first_answer_and_all_others_after_it) {
+  Worker worker(64 * kPieceBytes);
+  const auto op = worker.push(1, 5, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.answer({{1, 1}});
+  CHECK_EQ(worker.come(), std::string("1.2 1.3"));
+  worker.answer({{1, 0}, {1, 2}});
+  CHECK_EQ(worker.come(), std::string("1.4"));
+  worker.answer({{1, 3}, {1, 4}});
+  CHECK(op->wait_for(10'000'000'000));
+  CHECK_EQ(op->failure().kind, std::string());
+}
+
+TEST(a_tensor_that_waits_for_its_first_answer_holds_nobody_up) {
+  Worker worker(64 * kPieceBytes);
+  worker.push(1, 5, 10);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.push(2, 3, -10);
+  CHECK_EQ(worker.come(), std::string("2.0 2.1"));
+  worker.answer({{2, 0}, {2, 1}});
+  CHECK_EQ(worker.come(), std::string("2.2"));
+}
+
+TEST(tensors_of_one_priority_go_on_in_the_order_in_which_they_came) {
+  Worker worker(4 * kPieceBytes);
+  worker.push(1, 4, 0);
+  worker.push(2, 4, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1 2.0 2.1"));
+  worker.answer({{2, 0}, {2, 1}});  // there is room for one
+  CHECK_EQ(worker.come(), std::string("2.2"));
+  worker.answer({{1, 0}, {1, 1}});  // the rest of the first before the rest of the second
+  CHECK_EQ(worker.come(), std::string("1.2 1.3"));
+  worker.answer({{2, 2}});
+  CHECK_EQ(worker.come(), std::string("2.3"));
+}
+
+TEST(what_the_server_asks_for_again_waits_for_no_answer) {
+  Worker worker(64 * kPieceBytes);
+  worker.push(1, 5, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.ask_again({1, 1});
+  CHECK_EQ(worker.come(), std::string("1.1"));
+}
+
+TEST(an_operation_that_is_given_up_takes_its_waiting_pieces_with_it) {
+  Worker worker(64 * kPieceBytes);
+  const auto op = worker.push(1, 5, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.give_up(1);
+  CHECK(op->wait_for(10'000'000'000));
+  worker.push(2, 1, 0);
+  CHECK_EQ(worker.come(), std::string("2.0"));
+}
+
+TEST(one_urgent_piece_goes_though_there_is_no_room_and_the_next_when_credit_came) {
+  Worker worker(2 * kPieceBytes);
+  worker.push(1, 4, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.push(2, 2, 1);
+  CHECK_EQ(worker.come(), std::string("2.0"));
+  worker.push(3, 2, 2);
+  CHECK_EQ(worker.come(), std::string());
+  worker.give_credit(1);
+  CHECK_EQ(worker.come(), std::string("3.0"));
+  worker.give_credit(3);  // everything has arrived
+  CHECK_EQ(worker.come(), std::string("3.1 2.1"));
+}
+
+TEST(what_is_not_more_urgent_than_what_is_under_way_does_not_overtake) {
+  Worker worker(2 * kPieceBytes);
+  worker.push(1, 2, 5);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.push(2, 1, 5);
+  CHECK_EQ(worker.come(), std::string());
+  worker.answer({{1, 0}});
+  CHECK_EQ(worker.come(), std::string("2.0"));
+}
