@@ -60,9 +60,7 @@ def measure(args: argparse.Namespace, name: str) -> list[list[Series]]:
     steps = {gbit: scaled(network, args.kbytes << 10, gbit * 1000, args.rate) for gbit in args.gbit}
     first = next(iter(steps.values()))
     partition = args.partition or min(PARTITION_BYTES, first.partition_bytes)
-    settings = environment(
-        BYTEPS_PARTITION_BYTES=partition, BYTEPS_SCHEDULING_CREDIT=CREDIT, **KEEP_MEMORY
-    )
+    settings = environment(BYTEPS_PARTITION_BYTES=partition, BYTEPS_SCHEDULING_CREDIT=CREDIT, **KEEP_MEMORY)
     with LabCluster(Layout(args.workers, 0, args.workers), args.rate, ["byteps", "gloo"], settings,
                     "overlap_worker") as cluster:  # fmt: skip
         build: Message = {

@@ -1,6 +1,6 @@
 """How close to the optimum of theory is a push-pull on links of a known speed, and how far is Gloo?
 
-    sudo python benchmarks/lab/theory.py                    n = 2, 4, 8 and k = 0, n/2, n: about seven minutes
+    sudo python benchmarks/lab/theory.py                    n = 2, 4, 8 and k = 0, n/2, n: about six minutes
     sudo python benchmarks/lab/theory.py --cases 4+4 --mbytes 64
     sudo python benchmarks/lab/theory.py --tiny             does it run at all?
 
@@ -159,7 +159,7 @@ def rows(series: Sequence[Series]) -> list[list[str]]:
 
 
 def main() -> int:
-    made = parser(__doc__, repeats=3)
+    made = parser(__doc__, repeats=2)
     add = made.add_argument
     add("--cases", type=list_of(case), help=f"workers + server machines ({CASES})")
     add("--rate", type=float, default=200.0, metavar="MBIT", help="of a link, halved for n = 8 (%(default)s)")

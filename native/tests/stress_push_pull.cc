@@ -15,6 +15,9 @@ int main(int argc, char** argv) {
   sums_are_exact({.workers = 4, .child_of = {0, 0, 1, 1}, .grouped = true, .credit_bytes = 1 << 20},
                  seed + 5);
   sums_are_exact({.workers = 4, .child_of = {0, 1, 1, 1}, .grouped = true, .by_address = true}, seed + 6);
+  // Many pieces on a link, divided among one rank here and three there.
+  sums_are_exact({.workers = 4, .child_of = {0, 1, 1, 1}, .grouped = true, .partition_bytes = 4'000},
+                 seed + 8, 4);
   std::printf("sums: %d failed checks\n", byteps::check::failures().load());
   endings_let_go_of_memory({.workers = 2, .credit_bytes = 1 << 20}, seed + 6, 40);
   endings_let_go_of_memory({.workers = 2, .by_address = true, .credit_bytes = 1 << 20}, seed + 7, 40);

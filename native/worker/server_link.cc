@@ -136,10 +136,12 @@ uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
   return route.tensor->cut.length_of(piece) * (wide ? 2 : 1);
 }
 
+// Not if it is compressed: each rank's threads finish pieces in an order of their own, so the first two of
+// one need not be those of another, and all would wait.
 bool ServerLink::must_wait_for_others(const Ready& ready) const {
   const Route& route = *ready.route;
-  return budget_ && window_.limited() && !ready.asked_for && route.left == route.pieces.size() &&
-         route.sent >= kUnansweredPieces;
+  return budget_ && window_.limited() && !ready.asked_for && !route.tensor->is_coded(*route.op) &&
+         route.left == route.pieces.size() && route.sent >= kUnansweredPieces;
 }
 
 bool ServerLink::may_overtake(const Operation& op) const {

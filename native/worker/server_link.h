@@ -97,7 +97,9 @@ class ServerLink final : public FrameSource,
   // Of these two pieces are under way and none is answered: what follows them waits until one is. A more
   // urgent tensor interrupts ranks at different moments. If each had sent as much as its window allows by
   // then, they would have sent different pieces, whose rounds stay open until the end of the step; so all of
-  // them send the same two of a tensor, and go on when they know that the others have come to it, too.
+  // them send the same two of a tensor, and go on when they know that the others have come to it, too. Nobody
+  // waits for ever: pieces leave in ascending order, so the lowest that is not answered is always sent by
+  // all.
   std::vector<ReadyQueue<Ready>::Entry> unanswered_;
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
   Offer offer_;                   // payload of a RESULT by address

@@ -16,6 +16,7 @@ try:
     import formulas
     import networks
     import overlap
+    import page
     import scaled
     import scaling
     import theory
@@ -100,3 +101,26 @@ def test_goals_of_scaling_are_relative_to_the_fewest_workers() -> None:
     series = [Series("byteps", n, n, 100, 1, [1.0 * (1 + n / 100)] * 3) for n in (1, 8)]
     (verdict,) = scaling.verdicts_of(series)
     assert verdict.actual == pytest.approx(1.08 / 1.01) and verdict.reached
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+
+
+@pytest.mark.parametrize("name", page.TABLES)
+def test_the_page_has_one_place_for_every_table(name: str) -> None:
+    filled = page.fill(PAGE.read_text(), name, "the table")
+    assert filled.count("the table\n\n<!-- end -->") == 1
+
+
+def test_a_table_without_a_place_is_an_error_that_names_it() -> None:
+    with pytest.raises(SystemExit, match="0 places for the table 'theory'"):
+        page.fill("nothing", "theory", "the table")
+
+
+def test_tables_are_formed_repetition_by_repetition() -> None:
+    notes = {"case": "n = 4, k = 4", "k": 4, "rate_mbit": 200.0, "over_shares": {"w0": [1.004, 1.006]}}
+    ours = {"peer": "byteps", "workers": 4, "samples_s": [1.0, 2.0], "notes": {**notes, "optimum_s": 1.0}}
+    gloo = {"peer": "gloo", "workers": 4, "samples_s": [1.5, 3.0], "notes": {**notes, "optimum_s": 1.5}}
+    last = page.theory([ours, gloo]).splitlines()[-1]
+    beside = "1.50 [1.50 to 1.50] times as fast"
+    assert last == f"| 4 | 4 | 200 Mbit/s | 1.5 s | 1.50 [1.25 to 1.75] | 1.006 | {beside} | 1.50 |"
