@@ -165,6 +165,8 @@ def main() -> int:
     add("--results", type=Path, default=Path("bench-results"), metavar="DIR", help="(%(default)s)")
     add("--page", type=Path, default=Path("docs/performance.md"), metavar="FILE", help="(%(default)s)")
     args = parser.parse_args()
+    if not args.page.is_file():
+        parser.error(f"{args.page} is no file; run this in the project's folder, or say --page FILE")
     page = args.page.read_text()
     for name, table in TABLES.items():
         path = args.results / f"lab-{name}.json"

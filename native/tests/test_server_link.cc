@@ -147,6 +147,9 @@ TEST(an_operation_that_is_given_up_takes_its_waiting_pieces_with_it) {
   CHECK_EQ(worker.come(), std::string("1.0 1.1"));
   worker.give_up(1);
   CHECK(op->wait_for(10'000'000'000));
+  CHECK_EQ(op->failure().message, std::string("given up"));
+  worker.answer({{1, 0}, {1, 1}});  // too late: nothing follows
+  CHECK_EQ(worker.come(), std::string());
   worker.push(2, 1, 0);
   CHECK_EQ(worker.come(), std::string("2.0"));
 }

@@ -392,13 +392,16 @@ void ServerLink::fetch(const Header& header, Route& route, std::byte* to, uint32
 }
 
 void ServerLink::answered(Route& route, size_t position) {
+  const bool first = route.left == route.pieces.size();
   route.answered[position] = true;
-  std::erase_if(unanswered_, [&](auto& waiting) {
-    if (waiting.item.route != &route) return false;
-    ready_.put_back(std::move(waiting));
-    touched_ = true;
-    return true;
-  });
+  if (first) {  // what follows it may go
+    std::erase_if(unanswered_, [&](auto& waiting) {
+      if (waiting.item.route != &route) return false;
+      ready_.put_back(std::move(waiting));
+      touched_ = true;
+      return true;
+    });
+  }
   if (--route.left == 0) thread_.release(route);
 }
 
