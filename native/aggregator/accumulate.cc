@@ -4,19 +4,6 @@
 
 namespace byteps {
 
-KeyState::KeyState(uint64_t key, std::shared_ptr<const TensorInfo> tensor, uint16_t children, bool rank_order)
-    : key(key),
-      tensor(std::move(tensor)),
-      length(this->tensor->cut.length_of(static_cast<uint32_t>(key))),
-      round(children, rank_order),
-      ways(children),
-      held(children) {
-  if (!this->tensor->codec) return;
-  const size_t elements = length / size_of(this->tensor->dtype);
-  codec = std::make_unique<KeyCodec>(*this->tensor->codec, this->tensor->name, static_cast<uint32_t>(key),
-                                     elements, children);
-}
-
 void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& pool) {
   BufferRef part = std::move(key.held[child].bytes);
   if (key.coded()) {

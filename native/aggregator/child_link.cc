@@ -141,7 +141,7 @@ BufferRef ChildLink::fetch(const Header& header) {
     return buffer;
   }
   const std::string text = "PUSH: cannot read " + std::to_string(coming_bytes_) + " bytes of " +
-                           shard_.describe(header) + " at " + std::to_string(offer_.address) + " from " +
+                           shard_.key_text(header) + " at " + std::to_string(offer_.address) + " from " +
                            shard_.settings().ranks[rank_] + ", " + peer_->error_text();
   if (copied == PeerMemory::Copied::gone) throw PeerGone(text);
   throw WireError(text + "; BYTEPS_ENABLE_IPC=0 sends payloads over sockets only");

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "reduce/dtype.h"
 #include "wire/cut.h"
+#include "wire/header.h"
 
 namespace byteps {
 
@@ -76,5 +77,11 @@ struct KeyState {
   // Of the open round. A broadcast is never compressed.
   bool coded() const { return codec && !terms.broadcast; }
 };
+
+// For people.
+std::string describe(const KeyState& key, uint32_t round);
+
+// The header of a frame that answers a contribution to this key.
+Header answer(FrameType type, const KeyState& key, uint32_t round, int32_t priority);
 
 }  // namespace byteps

@@ -1,17 +1,17 @@
 // One thread of an aggregator: its own keys, its own connections, no locks.
 //
-// All contributions to a key, from all children, come to the same shard. Other threads only put work into its
+// All contributions to a key, from all children, come to the same shard (shard_contributions.cc); rounds open
+// and end (shard_rounds.cc), or cannot (shard_failures.cc). Other threads only put work into its
 // inbox (a new connection, a departed rank, retired tensors) and wake it.
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "aggregator/accumulate.h"
 #include "aggregator/child_link.h"
 #include "aggregator/counters.h"
-#include "aggregator/key_state.h"
+#include "aggregator/key_table.h"
 #include "aggregator/settings.h"
 #include "base/event_queue.h"
 #include "transport/shm/lease.h"
@@ -34,7 +34,9 @@ class Shard final : public EventLoop::Owner {
   // Shard thread, for ChildLink.
   const AggregatorSettings& settings() const { return settings_; }
   BufferPool& pool() { return pool_; }
-  void declare(const Header& header, const std::vector<std::byte>& payload);
+  void declare(const Header& header, const std::vector<std::byte>& payload) {
+    keys_.declare(header, payload);
+  }
   // How many bytes a PUSH brings, over the socket or by address, and whether they are worth taking.
   struct Expected {
     uint32_t bytes;
@@ -44,13 +46,13 @@ class Shard final : public EventLoop::Owner {
   // `landed`: all bytes are in `payload`. False: dealt with at once. True: its round is open, and
   // ChildLink::answered() follows when it is over.
   bool contribute(uint16_t rank, const Header& header, bool landed, BufferRef payload);
-  // What was offered is void: as if it had never come. If its operation still goes on, the worker pushes
-  // again.
   // The child has nothing to contribute to this round, and says why: nobody gets a result.
   void refuse(uint16_t rank, const Header& header, std::string text);
+  // What was offered is void: as if it had never come. If its operation still goes on, the worker pushes
+  // again.
   void ask_again(uint16_t rank, const Header& header);
   void count_read(uint64_t bytes) { ShardCounters::bump(counters_.read_bytes, bytes); }
-  std::string describe(const Header& header);
+  std::string key_text(const Header& header) const;
   void child_ended(ChildLink& link, Link::End end, const std::string& reason);
   void trace_frame(const char* direction, uint16_t rank, const Header& header);
 
@@ -60,9 +62,6 @@ class Shard final : public EventLoop::Owner {
   void on_deadline(int64_t now) override;
   void tell_stalls(int64_t now);
 
-  KeyState& key_of(uint16_t rank, const Header& header);
-  std::unordered_map<uint64_t, KeyState>::iterator make_key_state(
-      uint64_t key, const std::shared_ptr<const TensorInfo>& tensor);
   Expected expect_coded(const KeyState& key, uint16_t rank, const Header& header);
   void add_turn(KeyState& key, uint16_t child);
   void contribute_async(KeyState& key, uint16_t rank, const Header& header, BufferRef payload);
@@ -81,7 +80,6 @@ class Shard final : public EventLoop::Owner {
   void rank_departed(uint16_t rank);
   void forget(const std::vector<uint32_t>& tensors);
   std::string missing_text(const KeyState& key) const;
-  std::string describe(const KeyState& key, uint32_t round) const;
   void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes,
               DType dtype);
   uint16_t children() const { return static_cast<uint16_t>(settings_.children.size()); }
@@ -96,14 +94,12 @@ class Shard final : public EventLoop::Owner {
   BufferPool pool_;  // outlives everything below that holds buffers
   Lease lease_;      // of results sent by address
   EventLoop loop_;
-  std::unordered_map<uint32_t, std::shared_ptr<const TensorInfo>> tensors_;
-  std::unordered_map<uint64_t, KeyState> keys_;
+  KeyTable keys_;
   std::vector<std::unique_ptr<ChildLink>> links_;  // by rank, null while not connected
   std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over
   int first_departed_ = -1;
   size_t open_rounds_ = 0;
   int64_t next_look_ns_ = 0;  // for rounds that wait too long
-  size_t key_bytes_ = 0;      // of all keys
   size_t open_bytes_ = 0;     // of the keys whose round is open
   size_t live_bytes_ = 0;     // of the contributions held and the sums of open rounds
 };

@@ -1,0 +1,142 @@
+// From the first contribution to a round to its result.
+#include <cstring>
+
+#include "aggregator/shard.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace byteps {
+
+void Shard::open_round(KeyState& key, const Terms& terms) {
+  key.terms = terms;
+  key.opened_ns = now_ns();
+  key.stall_told = false;
+  ++open_rounds_;
+  if (!key.coded()) open_bytes_ += key.length;  // the first contribution becomes the sum, and stays
+}
+
+void Shard::add_turn(KeyState& key, uint16_t child) {
+  const Held& held = key.held[child];
+  if (key.coded()) {
+    live_bytes_ -= held.size;
+  } else if (key.sum && held.bytes) {
+    live_bytes_ -= key.length;
+  }
+  try {
+    add_contribution(key, child, counts(), pool_);
+  } catch (const WireError& error) {
+    // Found out when its turn has come, perhaps while another child's frame is read: it is nobody's
+    // connection that ends, but a round that nobody gets a result of.
+    const std::string text = describe(key, key.round.round()) + ": what " +
+                             settings_.ranks[key.ways[child].rank] +
+                             " pushed is not a payload of its codec: " + error.what();
+    events_.log(kError, text);
+    fail_round(key, text);
+    key.failure_kind = ErrorKind::protocol;
+  }
+}
+
+void Shard::advance(KeyState& key, const Header& header) {
+  for (int child; (child = key.round.next_to_add()) >= 0;) {
+    if (key.failure.empty()) add_turn(key, static_cast<uint16_t>(child));
+    key.round.add(static_cast<uint16_t>(child));
+  }
+  if (const int child = key.round.next_to_ask(); child >= 0) {
+    key.round.ask(static_cast<uint16_t>(child));
+    send_resend(key, key.ways[static_cast<size_t>(child)].rank, header.round);
+  }
+  if (key.round.complete()) {
+    if (key.failure.empty()) {
+      if (!key.coded()) live_bytes_ -= key.length;  // the sum becomes the result
+      publish(key, header);
+    } else {
+      tell_failure(key, key.failure_kind);
+    }
+    tell_answered(key);
+    close_round(key);
+  }
+}
+
+void Shard::close_round(KeyState& key) {
+  for (auto& held : key.held) {
+    if (held.bytes) live_bytes_ -= key.coded() ? held.size : key.length;
+    held.bytes.reset();
+  }
+  if (key.sum) live_bytes_ -= key.length;
+  key.sum.reset();
+  if (!key.coded()) open_bytes_ -= key.length;
+  if (key.codec) key.codec->forget();
+  key.failure.clear();
+  key.failure_kind = ErrorKind::conflict;
+  key.failure_told = false;
+  key.round.close();
+  --open_rounds_;
+}
+
+void Shard::publish(KeyState& key, const Header& header) {
+  try {
+    finish_sum(key, counts(), pool_);
+  } catch (const WireError& error) {  // a codec of the user's failed
+    key.failure = describe(key, header.round) + ": " + error.what();
+    return tell_failure(key, ErrorKind::protocol);
+  }
+  if (!key.coded()) sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
+  for (const Way& way : key.ways) send_result(key, way, header);
+}
+
+void Shard::tell_answered(const KeyState& key) {
+  for (uint16_t child = 0; child < children(); ++child) {
+    if (key.round.missing(child)) continue;
+    const Way& way = key.ways[child];
+    if (ChildLink* link = link_of(key, child)) link->answered(way.bytes, way.priority);
+  }
+}
+
+// By address, the result is read out of this process later, when the worker comes to it. It is there until
+// then: `key.result` is replaced when the next round is complete, which needs a contribution of every child,
+// and a child contributes to the next round only when it has this result. What else can happen until it is
+// read:
+//   - the child asks for the result again: it is the same buffer, and its next contribution is not here yet;
+//   - a round fails: it is closed without a result, and the one before it stays;
+//   - the worker gives the operation up: it then does not read;
+//   - the tensor is retired: all its operations are done, so nobody reads;
+//   - this shard ends: it withdraws its lease first, and a reader that was late notices.
+// In asynchronous mode anybody's push replaces the value: results go over the socket.
+void Shard::send_result(KeyState& key, Way way, const Header& to) {
+  ChildLink* link = links_[way.rank].get();
+  if (!link) return;  // it sends its contribution again when it is back
+  const uint16_t child = child_of(way.rank);
+  Header header = answer(FrameType::result, key, to.round, to.priority);
+  ShardCounters::bump(counters_.results);
+  // The root of a broadcast has the bytes already.
+  if ((to.flags & kFlagBroadcast) && to.detail == child && !settings_.asynchronous) {
+    link->send(header, nullptr, {});
+    return;
+  }
+  // An echo of a child that has gone on to the next round already; ours never send one.
+  const bool went_on = to.round != key.round.round() && !key.round.missing(child);
+  const uint32_t bytes = key.result_bytes > 0 ? key.result_bytes : key.length;
+  if (key.result_bytes > 0) header.codec = key.codec->kind();
+  ShardCounters::bump(counters_.pulled_bytes, key.length);
+  ShardCounters::bump(counters_.pulled_wire_bytes, bytes);
+  if (!way.by_address || settings_.asynchronous || went_on || bytes < limits::kByAddressBytes) {
+    header.length = bytes;
+    link->send(header, key.result.data(), key.result);
+    return;
+  }
+  if (key.result_bytes > 0) header.detail = bytes;
+  const Offer offer = lease_.offer(key.result.data());
+  BufferRef payload = pool_.take(kOfferBytes);
+  std::memcpy(payload.data(), &offer, kOfferBytes);
+  header.flags |= kFlagByAddress;
+  header.length = kOfferBytes;
+  const std::byte* data = payload.data();
+  link->send(header, data, std::move(payload));
+}
+
+void Shard::send_resend(const KeyState& key, uint16_t rank, uint32_t round) {
+  ChildLink* link = links_[rank].get();
+  if (link) link->send(answer(FrameType::resend, key, round, INT32_MAX), nullptr, {});
+}
+
+}  // namespace byteps
