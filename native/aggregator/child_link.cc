@@ -13,7 +13,8 @@ ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Fd fd, TcpLin
     : shard_(shard), rank_(rank) {
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(loop, std::move(fd), options, *this, *this, *this);
-  patience_ns_ = link_->nearby() ? limits::kNearbyPatienceNs : limits::kPatienceNs;
+  nearby_ = link_->nearby();
+  patience_ns_ = nearby_ ? limits::kNearbyPatienceNs : limits::kPatienceNs;
 }
 
 void ChildLink::send(Header header, const std::byte* payload, BufferRef keep) {

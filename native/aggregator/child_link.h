@@ -20,6 +20,7 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
 
   uint16_t rank() const { return rank_; }
   const std::shared_ptr<TcpLink>& link() const { return link_; }
+  bool nearby() const { return nearby_; }  // on this machine
 
   void send(Header header, const std::byte* payload, BufferRef keep);
   void send_text(Header header, std::string_view text);
@@ -61,6 +62,7 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   uint64_t told_bytes_ = 0;      // the last `received` sent
   OpenBytes open_;               // contributions in rounds that are not over
   uint64_t wanted_bytes_ = 0;    // arrived_bytes_ when credit was last asked for
+  bool nearby_ = false;
   int64_t patience_ns_ = 0;
   int64_t credit_due_ns_ = EventLoop::kNever;
   bool on_arrival_ = false;

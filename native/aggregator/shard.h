@@ -5,6 +5,7 @@
 // inbox (a new connection, a departed rank, retired tensors) and wake it.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -72,6 +73,7 @@ class Shard final : public EventLoop::Owner {
   void tell_answered(const KeyState& key);
   void send_result(KeyState& key, Way way, const Header& to);
   void send_resend(const KeyState& key, uint16_t rank, uint32_t round);
+  void ask_for_missing(int64_t now);
   void send_error(const KeyState& key, uint16_t rank, uint32_t round, ErrorKind kind,
                   const std::string& text);
   void fail_round(KeyState& key, std::string text);
@@ -97,6 +99,13 @@ class Shard final : public EventLoop::Owner {
   KeyTable keys_;
   std::vector<std::unique_ptr<ChildLink>> links_;  // by rank, null while not connected
   std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over
+  // Rounds that children on other machines have opened, and when to ask the others for their contributions.
+  struct Opened {
+    int64_t ask_ns;
+    uint64_t key;
+    uint32_t round;
+  };
+  std::deque<Opened> opened_;
   int first_departed_ = -1;
   size_t open_rounds_ = 0;
   int64_t next_look_ns_ = 0;  // for rounds that wait too long

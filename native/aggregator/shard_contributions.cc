@@ -142,6 +142,10 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
   key.ways[child] = way;
   if (!key.round.open()) {
     open_round(key, terms);
+    // Only between machines: nearby, a link has little in front of it, and nothing lags for long.
+    if (!key.coded() && !links_[rank]->nearby()) {
+      opened_.push_back({key.opened_ns + limits::kWantAfterNs, key.key, header.round});
+    }
   } else if (!(key.terms == terms) && key.failure.empty()) {
     fail_round(key, key.tensor->name + ": ranks call different operations: " + settings_.ranks[rank] + " a " +
                         text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));

@@ -134,6 +134,24 @@ void Shard::send_result(KeyState& key, Way way, const Header& to) {
   link->send(header, data, std::move(payload));
 }
 
+// Ranks that are interrupted by something more urgent at different moments are through with different pieces.
+// Without this, what only some of them have sent would wait until the others come back to it.
+void Shard::ask_for_missing(int64_t now) {
+  for (; !opened_.empty() && opened_.front().ask_ns <= now; opened_.pop_front()) {
+    const auto& [_, id, round] = opened_.front();
+    const KeyState* key = keys_.find(id);
+    if (!key || !key->round.open() || key->round.round() != round || !key->failure.empty()) continue;
+    for (uint16_t child = 0; child < children(); ++child) {
+      if (!key->round.missing(child)) continue;
+      const uint16_t rank = key->ways[child].rank;  // of the round before
+      ChildLink* link = links_[rank].get();
+      if (link && child_of(rank) == child) {
+        link->send(answer(FrameType::want, *key, round, INT32_MAX), nullptr, {});
+      }
+    }
+  }
+}
+
 void Shard::send_resend(const KeyState& key, uint16_t rank, uint32_t round) {
   ChildLink* link = links_[rank].get();
   if (link) link->send(answer(FrameType::resend, key, round, INT32_MAX), nullptr, {});

@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   socket_buffer_bytes = argument(5, 0) << 10;
   options.credit_bytes = static_cast<uint64_t>(argument(6, 16000)) << 10;
   options.partition_bytes = 4'096'000;
-  options.tcp = true;
+  options.wire = Wire::tcp;
   options.prepare = set_buffers;
   Job job(options);
   std::vector<std::vector<std::byte>> data(options.workers, std::vector<std::byte>(bytes));

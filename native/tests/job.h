@@ -1,11 +1,6 @@
 // A whole job inside one process, without Python: an aggregator and its workers over real sockets.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -14,35 +9,10 @@
 
 #include "aggregator/aggregator.h"
 #include "local/group.h"
+#include "tests/sockets.h"
 #include "worker/client.h"
 
 namespace byteps::testing {
-
-// Two ends of a connection: over TCP on loopback, or, faster to make, a Unix socket pair.
-inline std::pair<Fd, Fd> connected_pair(bool tcp) {
-  int ends[2];
-  if (!tcp) {
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-      throw std::runtime_error("socketpair");
-    return {Fd(ends[0]), Fd(ends[1])};
-  }
-  const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  Fd connecting(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  if (::bind(listener.get(), any, length) != 0 || ::listen(listener.get(), 1) != 0 ||
-      ::getsockname(listener.get(), any, &length) != 0 || ::connect(connecting.get(), any, length) != 0) {
-    throw std::runtime_error("loopback connection");
-  }
-  Fd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  for (const int fd : {connecting.get(), accepted.get()})
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return {std::move(accepted), std::move(connecting)};
-}
 
 // Workers that are each a child of their own, or the children that they belong to.
 inline void set_children(AggregatorSettings& settings, uint16_t workers, std::vector<uint16_t> child_of) {
@@ -71,7 +41,7 @@ struct JobOptions {
   uint64_t credit_bytes = 4 << 20;
   uint64_t partition_bytes = 1 << 20;
   bool checksum = false;
-  bool tcp = false;
+  Wire wire = Wire::unix_pair;
   bool nearby = false;
   bool asynchronous = false;
   bool deterministic = true;
@@ -118,7 +88,7 @@ class Job {
       c.servers = {"server 0 (here)"};
       clients.push_back(std::make_unique<Client>(c));
       for (uint16_t shard = 0; shard < options.shards; ++shard) {
-        auto [server_end, client_end] = connected_pair(options.tcp);
+        auto [server_end, client_end] = connected_pair(options.wire);
         if (options.prepare) options.prepare(server_end.get(), client_end.get());
         server->attach(shard, rank, std::move(server_end), options.checksum, peer);
         clients.back()->connect(0, shard, std::move(client_end), options.checksum, options.nearby, peer);

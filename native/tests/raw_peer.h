@@ -7,11 +7,13 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "tests/check.h"
+#include "tests/sockets.h"
 #include "wire/declaration.h"
 #include "wire/frame_reader.h"
 #include "wire/offer.h"
@@ -26,17 +28,13 @@ class RawPeer final : FrameSink {
     const float* floats() const { return reinterpret_cast<const float*>(payload.data()); }
   };
 
-  RawPeer(uint64_t job, uint32_t epoch, uint16_t rank)
+  RawPeer(uint64_t job, uint32_t epoch, uint16_t rank, Wire wire = Wire::unix_pair)
       : job_(job), epoch_(epoch), rank_(rank), reader_(job, epoch, *this) {
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-      throw std::runtime_error("socketpair");
-    fd_ = Fd(ends[0]);
-    other_ = ends[1];
+    std::tie(other_, fd_) = connected_pair(wire);
   }
 
   // For Aggregator::attach; once.
-  Fd other_end() { return Fd(std::exchange(other_, -1)); }
+  Fd other_end() { return std::move(other_); }
 
   void send_bytes(const void* data, size_t bytes) {
     CHECK(::send(fd_.get(), data, bytes, MSG_NOSIGNAL) >= 0);
@@ -138,7 +136,7 @@ class RawPeer final : FrameSink {
   const uint16_t rank_;
   FrameReader reader_;
   Fd fd_;
-  int other_ = -1;
+  Fd other_;
   bool ended_ = false;
   Frame coming_;
   std::vector<Frame> frames_;

@@ -23,7 +23,9 @@ int main(int argc, char** argv) {
                   .partition_bytes = 100'000},
                  seed + 3, 2);
   // Many partitions on a link, which each worker's threads compress in an order of their own.
-  sums_are_exact({.workers = 3, .codec_threads = 3, .coded = true, .partition_bytes = 4'000}, seed + 6, 4);
+  sums_are_exact(
+      {.workers = 3, .codec_threads = 3, .coded = true, .partition_bytes = 4'000, .wire = Wire::far},
+      seed + 6, 4);
   std::printf("sums: %d failed checks\n", byteps::check::failures().load());
   endings_let_go_of_memory({.workers = 2, .coded = true, .credit_bytes = 1 << 20, .partition_bytes = 100'000},
                            seed + 4, 10);

@@ -18,9 +18,20 @@ int main(int argc, char** argv) {
   // Many pieces on a link, divided among one rank here and three there.
   sums_are_exact({.workers = 4, .child_of = {0, 1, 1, 1}, .grouped = true, .partition_bytes = 4'000},
                  seed + 8, 4);
+  // Between machines: every worker pushes in an order of its own, and servers ask for what they miss.
+  sums_are_exact({.workers = 3, .credit_bytes = 300'000, .partition_bytes = 10'000, .wire = Wire::far},
+                 seed + 9, 4);
+  sums_are_exact({.workers = 4,
+                  .child_of = {0, 1, 1, 1},
+                  .grouped = true,
+                  .credit_bytes = 300'000,
+                  .partition_bytes = 10'000,
+                  .wire = Wire::far},
+                 seed + 10, 4);
   std::printf("sums: %d failed checks\n", byteps::check::failures().load());
   endings_let_go_of_memory({.workers = 2, .credit_bytes = 1 << 20}, seed + 6, 40);
   endings_let_go_of_memory({.workers = 2, .by_address = true, .credit_bytes = 1 << 20}, seed + 7, 40);
+  endings_let_go_of_memory({.workers = 2, .credit_bytes = 1 << 20, .wire = Wire::far}, seed + 11, 20);
   std::printf("endings: %d failed checks\n", byteps::check::failures().load());
   return byteps::check::failures() != 0;
 }

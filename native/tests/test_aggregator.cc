@@ -10,6 +10,7 @@
 
 using namespace byteps;
 using byteps::testing::RawPeer;
+using byteps::testing::Wire;
 
 namespace {
 
@@ -25,8 +26,8 @@ struct Server {
     byteps::testing::set_children(settings, workers, child_of);
     aggregator = std::make_unique<Aggregator>(settings, 1);
   }
-  std::unique_ptr<RawPeer> connect(uint16_t rank) {
-    auto peer = std::make_unique<RawPeer>(kJob, kEpoch, rank);
+  std::unique_ptr<RawPeer> connect(uint16_t rank, Wire wire = Wire::unix_pair) {
+    auto peer = std::make_unique<RawPeer>(kJob, kEpoch, rank, wire);
     aggregator->attach(0, rank, peer->other_end(), false);
     return peer;
   }
@@ -186,6 +187,42 @@ TEST(what_does_not_fit_the_budget_is_asked_for_again) {
   CHECK_EQ(counters.at("dropped"), resends);
   // One contribution per open key, the results, the budget, and what is on its way.
   CHECK(counters.at("buffer_bytes") < 2 * kTensors * kBytes + 2 * limits::kHeldBytes);
+}
+
+TEST(who_is_missing_on_another_machine_is_asked_once_and_from_the_second_round) {
+  Server server(3);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  for (uint16_t i = 0; i < 3; ++i) peers.push_back(server.connect(i, Wire::far));
+  for (auto& peer : peers) peer->declare(1, 4);
+  peers[0]->push(1, 0, {1});
+  peers[1]->push(1, 0, {2});
+  CHECK(peers[2]->silent());  // nobody knows yet which rank of a machine pushes this key
+  peers[2]->push(1, 0, {4});
+  for (auto& peer : peers) expect_result(*peer, 0, 7);
+  peers[0]->push(1, 1, {1});
+  peers[1]->push(1, 1, {2});
+  const auto frame = peers[2]->receive();
+  CHECK(frame && frame->header.type == FrameType::want);
+  CHECK_EQ(frame->header.key, make_key(1, 0));
+  CHECK_EQ(frame->header.round, 1u);
+  CHECK(peers[2]->silent());
+  CHECK(peers[0]->silent());
+  peers[2]->push(1, 1, {4});
+  for (auto& peer : peers) expect_result(*peer, 1, 7);
+  for (auto& peer : peers) CHECK(peer->silent());
+}
+
+TEST(nobody_is_asked_on_the_same_machine_or_when_the_round_is_over_in_time) {
+  Server near(2);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  for (uint16_t i = 0; i < 2; ++i) peers.push_back(near.connect(i, Wire::tcp));
+  for (auto& peer : peers) peer->declare(1, 4);
+  for (uint32_t round = 0; round < 2; ++round) {
+    peers[0]->push(1, round, {1});
+    CHECK(peers[1]->silent());
+    peers[1]->push(1, round, {2});
+    for (auto& peer : peers) expect_result(*peer, round, 3);
+  }
 }
 
 TEST(different_operations_on_one_tensor_are_an_error_for_all) {

@@ -64,6 +64,7 @@ class Worker {
   }
   void give_up(uint32_t tensor) { client_.fail_tensor(tensor, "given up"); }
   void ask_again(const Push& push) { server_.send(frame(FrameType::resend, push)); }
+  void want(const Push& push) { server_.send(frame(FrameType::want, push)); }
   void give_credit(uint32_t pieces) {
     Header header;
     header.type = FrameType::credit;
@@ -139,6 +140,36 @@ TEST(what_the_server_asks_for_again_waits_for_no_answer) {
   CHECK_EQ(worker.come(), std::string("1.0 1.1"));
   worker.ask_again({1, 1});
   CHECK_EQ(worker.come(), std::string("1.1"));
+}
+
+TEST(what_others_wait_for_goes_first_and_once_though_there_is_no_room) {
+  Worker worker(2 * kPieceBytes);
+  worker.push(1, 4, 5);
+  worker.push(2, 3, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.want({2, 1});
+  worker.want({2, 1});  // no more than once
+  CHECK_EQ(worker.come(), std::string("2.1"));
+  worker.want({1, 0});  // has gone already
+  worker.want({3, 0});  // is not there yet
+  CHECK_EQ(worker.come(), std::string());
+  worker.answer({{1, 0}, {1, 1}, {2, 1}});
+  CHECK_EQ(worker.come(), std::string("1.2 1.3"));
+  worker.answer({{1, 2}, {1, 3}});
+  CHECK_EQ(worker.come(), std::string("2.0 2.2"));  // what was wanted does not go again in its order
+}
+
+TEST(the_first_two_of_a_tensor_go_before_its_first_answer_whatever_was_wanted_of_it) {
+  Worker worker(2 * kPieceBytes);
+  worker.push(1, 2, 0);
+  worker.push(2, 6, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.want({2, 4});
+  worker.want({2, 5});
+  CHECK_EQ(worker.come(), std::string("2.4 2.5"));
+  worker.answer({{1, 0}, {1, 1}});
+  worker.give_credit(2);
+  CHECK_EQ(worker.come(), std::string("2.0 2.1"));
 }
 
 TEST(an_operation_that_is_given_up_takes_its_waiting_pieces_with_it) {

@@ -34,6 +34,7 @@ size_t payload_limit(FrameType type) {
     case FrameType::beat:
     case FrameType::credit:
     case FrameType::resend:
+    case FrameType::want:
       return 0;
   }
   return 0;
@@ -73,6 +74,8 @@ const char* name_of(FrameType type) {
       return "STALL";
     case FrameType::refuse:
       return "REFUSE";
+    case FrameType::want:
+      return "WANT";
   }
   return nullptr;
 }

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 
 constexpr uint32_t kMagic =
     0x32535042;  // "BPS2" on the wire: an HTTP request or noise fails on the first word
-constexpr uint8_t kProtocolVersion = 3;
+constexpr uint8_t kProtocolVersion = 4;
 constexpr size_t kHeaderBytes = 64;
 
 // Gaps leave room within each group. A receiver refuses a type it does not know.
@@ -37,8 +37,9 @@ enum class FrameType : uint8_t {
   credit = 19,   // server: nothing but the `received` field
   resend = 20,   // server: your contribution to this key and round was not kept, send it again
   error = 21,    // server: this key and round cannot be completed; the payload says why
-  refuse = 23,   // worker: its machine has no contribution to this key and round; the payload says why
   stall = 22,    // server: this key and round has been waiting long; the payload lists who is missing
+  refuse = 23,   // worker: its machine has no contribution to this key and round; the payload says why
+  want = 24,     // server: others have contributed to this key and round: push yours next, if you have it
 };
 
 enum Flag : uint16_t {

@@ -41,6 +41,8 @@ constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
 // processes of one machine.
 constexpr int64_t kPatienceNs = 100'000'000;
 constexpr int64_t kNearbyPatienceNs = 2'000'000;
+// Between machines: how long a round is open before the server asks for what is missing.
+constexpr int64_t kWantAfterNs = 10'000'000;
 
 // One contribution of every open round is always kept: it becomes the sum. Others that come before their turn
 // (sums are made in rank order) are kept up to this much per shard, or this share of its keys, whichever is

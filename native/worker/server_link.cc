@@ -38,7 +38,8 @@ void ServerLink::submit(Route& route) {
       peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(route.pushed_memory());
   if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
   route.link_bytes_at_start = window_.sent_bytes();
-  route.sent = 0;
+  route.sent.assign(route.pieces.size(), false);
+  route.sent_pieces = 0;
   route.sent_bytes = 0;
   if (route.tensor->is_coded(*route.op)) {
     route.by_address = peer_.has_value();  // payloads lie in memory of ours
@@ -94,6 +95,10 @@ bool ServerLink::next(OutFrame& out) {
   }
   while (!ready_.empty()) {
     Ready& ready = ready_.top();
+    if (ready.why != Why::again && ready.route->sent[ready.at]) {  // because it was wanted
+      if (++ready.at == ready.end) ready_.pop();
+      continue;
+    }
     if (must_wait_for_others(ready)) {
       unanswered_.push_back(ready_.take());
       continue;
@@ -104,14 +109,14 @@ bool ServerLink::next(OutFrame& out) {
     }
     const uint32_t piece = ready.route->pieces[ready.at];
     const uint32_t length = wire_bytes(*ready.route, piece);
-    const bool overtakes = may_overtake(*ready.route->op);
+    const bool overtakes = may_overtake(ready);
     if (!has_room(length) && !overtakes) break;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
       if (++ready.at == ready.end) ready_.pop();
       return true;
     }
-    if (!take_turn(*ready.route->op, piece, length, overtakes)) return false;
+    if (!take_turn(ready, piece, length, overtakes)) return false;
     if (!gather(out, ready)) {  // the operation has failed, and takes the route back in a moment
       if (budget_) budget_->received(length, now_ns(), [] { return int64_t{0}; });
       ready_.pop();
@@ -140,12 +145,15 @@ uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
 // one need not be those of another, and all would wait.
 bool ServerLink::must_wait_for_others(const Ready& ready) const {
   const Route& route = *ready.route;
-  return budget_ && window_.limited() && !ready.asked_for && !route.tensor->is_coded(*route.op) &&
-         route.left == route.pieces.size() && route.sent >= kUnansweredPieces;
+  return budget_ && window_.limited() && ready.why == Why::in_order && !route.tensor->is_coded(*route.op) &&
+         route.left == route.pieces.size() && ready.at >= kUnansweredPieces;
 }
 
-bool ServerLink::may_overtake(const Operation& op) const {
-  return budget_ && !overtook_ && window_.under_way() > 0 && op.priority > last_priority_;
+// What others wait for always does: their credit comes back with it.
+bool ServerLink::may_overtake(const Ready& ready) const {
+  if (!budget_) return false;
+  if (ready.why == Why::wanted) return true;
+  return !overtook_ && window_.under_way() > 0 && ready.route->op->priority > last_priority_;
 }
 
 bool ServerLink::has_room(uint64_t bytes) {
@@ -155,13 +163,14 @@ bool ServerLink::has_room(uint64_t bytes) {
          under_way + bytes <= budget_->part(window_.sent_bytes(), bytes);
 }
 
-bool ServerLink::take_turn(const Operation& op, uint32_t piece, uint32_t length, bool overtakes) {
+bool ServerLink::take_turn(const Ready& ready, uint32_t piece, uint32_t length, bool overtakes) {
   if (!budget_) return true;
+  const Operation& op = *ready.route->op;
   const int32_t priority = window_.limited() ? op.priority : 0;
   waiting_ = !budget_->admit(*this, {priority, op.started_ns, piece}, length, now_ns());
   if (waiting_ && overtakes) {
     budget_->pass(*this, length, now_ns());
-    overtook_ = true;
+    if (ready.why != Why::wanted) overtook_ = true;
     waiting_ = false;
   }
   return !waiting_;
@@ -244,7 +253,7 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
   }
 
   window_.sent(sent, now_ns());
-  last_priority_ = op.priority;
+  if (ready.why != Why::wanted) last_priority_ = op.priority;
   // To another machine it is asked for with every piece: the part of the window that is this link's can
   // become smaller at any time, and workers that wait for each other in a circle get out of it only by
   // credit.
@@ -254,7 +263,9 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     asked_at_bytes_ = window_.sent_bytes();
   }
   route.sent_bytes += sent;
-  if (++route.sent == route.pieces.size()) {
+  const bool again = route.sent[ready.at];
+  route.sent[ready.at] = true;
+  if (!again && ++route.sent_pieces == route.pieces.size()) {
     const uint64_t between = window_.sent_bytes() - route.link_bytes_at_start;
     op.waited_bytes.fetch_add(between - route.sent_bytes, std::memory_order_relaxed);
   }
@@ -294,6 +305,7 @@ std::byte* ServerLink::begin(const Header& header) {
   switch (header.type) {
     case FrameType::credit:
     case FrameType::resend:
+    case FrameType::want:
       return nullptr;
     case FrameType::error:
     case FrameType::stall:
@@ -345,9 +357,10 @@ void ServerLink::end(const Header& header, bool landed) {
       return;
     }
     case FrameType::resend:
-      ready_.push(INT32_MAX,
-                  {route, static_cast<uint32_t>(position), static_cast<uint32_t>(position) + 1, true});
-      touched_ = true;
+      return want(*route, static_cast<uint32_t>(position), Why::again);
+    case FrameType::want:
+      if (!route->sent[position] && !route->tensor->is_coded(op))
+        want(*route, static_cast<uint32_t>(position), Why::wanted);
       return;
     case FrameType::stall:
       thread_.client().stalled(op, text);
@@ -365,6 +378,11 @@ void ServerLink::end(const Header& header, bool landed) {
     default:
       return;
   }
+}
+
+void ServerLink::want(Route& route, uint32_t position, Why why) {
+  ready_.push(INT32_MAX, {&route, position, position + 1, why});
+  touched_ = true;
 }
 
 // The elements of a result lie in the operation's memory.

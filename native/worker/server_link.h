@@ -43,11 +43,13 @@ class ServerLink final : public FrameSource,
   void work_on(const CodecJob& job);
 
  private:
-  // Pieces [at, end) of a route, still to be pushed.
+  // Pieces [at, end) of a route, still to be pushed: in their order, or because the server has asked for one,
+  // which others have sent or which it has not kept.
+  enum class Why : uint8_t { in_order, wanted, again };
   struct Ready {
     Route* route;
     uint32_t at, end;
-    bool asked_for = false;  // by the server, again
+    Why why = Why::in_order;
   };
 
   bool next(OutFrame& out) override;
@@ -55,9 +57,10 @@ class ServerLink final : public FrameSource,
   void end(const Header& header, bool landed) override;
   void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
   bool must_wait_for_others(const Ready& ready) const;
-  bool may_overtake(const Operation& op) const;
+  bool may_overtake(const Ready& ready) const;
+  void want(Route& route, uint32_t position, Why why);
   bool has_room(uint64_t bytes);
-  bool take_turn(const Operation& op, uint32_t piece, uint32_t length, bool overtakes);
+  bool take_turn(const Ready& ready, uint32_t piece, uint32_t length, bool overtakes);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
   bool gather(OutFrame& out, const Ready& ready);
   // With a codec: the payload of a piece, made once. False: the operation has failed.

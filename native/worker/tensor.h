@@ -37,7 +37,8 @@ struct Route {
   uint32_t jobs = 0;                 // in the pool of codecs, or on their way back
   bool dropped = false;              // let go of it when those have come back
   uint64_t link_bytes_at_start = 0;  // what the link had sent when it was submitted
-  uint32_t sent = 0;                 // pieces of it given to the wire, and their bytes
+  std::vector<bool> sent;            // by position: given to the wire
+  uint32_t sent_pieces = 0;          // how many of them, and their bytes
   uint64_t sent_bytes = 0;
   size_t active_index = 0;  // place in the thread's list of active routes
 

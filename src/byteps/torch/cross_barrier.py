@@ -15,8 +15,8 @@ All names of ``byteps.torch`` are here too, as users of BytePS know it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -71,7 +71,7 @@ def _crossing(model: nn.Module, optimizer: Any, num_steps: int) -> Any:
     kind = type(optimizer)
     vars(optimizer).pop("step", None)  # an older scheduler's, around the step of the old class
     pending = _Pending(optimizer, optimizer._exchange)
-    layers = Layers(model, pending.apply)
+    layers = Layers(model, pending.enter)
     vars(optimizer).update(_pending=pending, _layers=layers, _steps_left=num_steps)
     optimizer.__class__ = type(kind.__name__, (_Crossing, kind), {"__doc__": kind.__doc__})
     # Whoever saves or loads parameters gets or replaces what the last step has made of them.
@@ -90,9 +90,11 @@ class _Pending:
         self._updates: dict[Tensor, tuple[Tensor, dict[str, Any]]] = {}
         # Updates what is in its groups by the rules of the plain class, on the state of the optimizer.
         self._worker: Any = object.__new__(optimizer._plain_class)
-        no_hooks: OrderedDict[int, Any] = OrderedDict()  # the user's run once for each step()
-        hooks = {"_optimizer_step_pre_hooks": no_hooks, "_optimizer_step_post_hooks": no_hooks}
-        vars(self._worker).update(vars(optimizer) | hooks)
+        vars(self._worker).update(vars(optimizer))
+        # Without what torch puts around every step(): hooks of the user, which run once for each of ours, and
+        # an entry of the profiler, which takes as long as the update of a small layer.
+        step: Any = optimizer._plain_class.step
+        self._step: Callable[[Any], object] = step.__wrapped__ if getattr(step, "hooked", False) else step
 
     def take(self) -> None:
         """Take the gradients of this step, with the options that hold now: schedulers change them."""
@@ -108,22 +110,35 @@ class _Pending:
                     self._updates[parameter] = parameter.grad, options
                     parameter.grad = None
 
-    def apply(self, parameters: Sequence[Tensor] | None = None) -> None:
-        """Wait for the gradients of these parameters, or of all, and update them."""
+    def enter(self, parameters: Sequence[Tensor]) -> None:
+        """A layer with these parameters is about to run: update them, and with them what has come meanwhile.
+
+        Updates cost by their number more than by their size, so layers that need not wait are not entered
+        one by one.
+        """
         updates = self._updates
+        needed = dict.fromkeys(parameter for parameter in parameters if parameter in updates)
+        if needed:
+            others = (parameter for parameter in updates if parameter not in needed)
+            self._update((*needed, *takewhile(self._exchange.is_done, others)))
+
+    def apply(self) -> None:
+        """Update everything that is left."""
+        self._update(tuple(self._updates))
+
+    def _update(self, parameters: Iterable[Tensor]) -> None:
+        """Wait for the gradients of these parameters, and update them."""
         groups: dict[int, dict[str, Any]] = {}
-        for parameter in list(updates) if parameters is None else parameters:
-            found = updates.pop(parameter, None)
-            if found is not None:
-                gradient, options = found
-                self._exchange.wait(parameter)
-                parameter.grad = gradient
-                groups.setdefault(id(options), {**options, "params": []})["params"].append(parameter)
+        for parameter in parameters:
+            gradient, options = self._updates.pop(parameter)
+            self._exchange.wait(parameter)
+            parameter.grad = gradient
+            groups.setdefault(id(options), {**options, "params": []})["params"].append(parameter)
         if not groups:
             return
         # By name and not through the optimizer: loading a state has replaced it.
         vars(self._worker).update(param_groups=list(groups.values()), state=self._optimizer.state)
-        self._optimizer._plain_class.step(self._worker)
+        self._step(self._worker)
         for group in groups.values():
             for parameter in group["params"]:
                 parameter.grad = None

@@ -241,6 +241,11 @@ class GradientExchange:
         """Until ``parameter.grad`` is the result; at once if it has none. After ``flush()``."""
         self._slots[parameter].wait()
 
+    def is_done(self, parameter: Tensor) -> bool:
+        """True when ``wait(parameter)`` would not block."""
+        handle = self._slots[parameter].handle
+        return handle is None or handle.done()
+
     def synchronize(self) -> None:
         """End the step: every gradient of every parameter is the sum or average over all ranks.
 
