@@ -44,7 +44,7 @@ METHODS = ("alone", "ddp-gloo", "fifo", "priority", "cross-barrier")
 CROSS, THEIRS = "cross-barrier", "ddp-gloo"
 SPEEDUP_GOAL, SPEEDUP_NETWORKS = 1.5, ("vgg16", "alexnet")
 BOUND_GOAL = 1.10
-# What a call in Python and a message cost is not divided with the bytes, so networks of many tensors have more.
+# What a message and a call in Python cost is not divided with the bytes: networks of many tensors have more.
 KBYTES = {"resnet50": 32768, "bert-large": 49152}
 DEFAULT_KBYTES, TINY_KBYTES = 16384, 512
 # Gradients are made anew in every step. Memory that went back to the system in between would be cleared page
