@@ -1,6 +1,6 @@
 """How long is a step of training when communication overlaps with computation, beside torch's DDP over Gloo?
 
-    sudo python benchmarks/lab/overlap.py                      four networks, two speeds: about nine minutes
+    sudo python benchmarks/lab/overlap.py                      four networks, two speeds: about eleven minutes
     sudo python benchmarks/lab/overlap.py --networks vgg16 --gbit 10
     sudo python benchmarks/lab/overlap.py --tiny               does it run at all?
 

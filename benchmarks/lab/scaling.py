@@ -1,6 +1,6 @@
 """Does a round take longer with more workers, at fixed bytes per worker and as many servers as workers?
 
-    sudo python benchmarks/lab/scaling.py                1 to 8 workers: about three minutes
+    sudo python benchmarks/lab/scaling.py                1 to 8 workers: about two minutes
     sudo python benchmarks/lab/scaling.py --workers 1,2,4
     sudo python benchmarks/lab/scaling.py --tiny         does it run at all?
 
@@ -45,7 +45,7 @@ def verdicts_of(series: Sequence[Series]) -> list[Verdict]:
 
 
 def main() -> int:
-    made = parser(__doc__, repeats=5)
+    made = parser(__doc__, repeats=3)
     add = made.add_argument
     add("--workers", type=list_of(positive), help=f"numbers of workers ({WORKERS})")
     add("--rate", type=float, default=100.0, metavar="MBIT", help="of a link (%(default)s)")

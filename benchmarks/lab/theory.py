@@ -1,6 +1,6 @@
 """How close to the optimum of theory is a push-pull on links of a known speed, and how far is Gloo?
 
-    sudo python benchmarks/lab/theory.py                    n = 2, 4, 8 and k = 0, n/2, n: about six minutes
+    sudo python benchmarks/lab/theory.py                    n = 2, 4, 8 and k = 0, n/2, n: about five minutes
     sudo python benchmarks/lab/theory.py --cases 4+4 --mbytes 64
     sudo python benchmarks/lab/theory.py --tiny             does it run at all?
 
