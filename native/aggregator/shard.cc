@@ -6,6 +6,7 @@
 #include "observe/sample.h"
 
 namespace byteps {
+
 Shard::Shard(const AggregatorSettings& settings, unsigned index, EventQueue& events)
     : settings_(settings),
       events_(events),

@@ -1,8 +1,8 @@
 // One thread of an aggregator: its own keys, its own connections, no locks.
 //
 // All contributions to a key, from all children, come to the same shard (shard_contributions.cc); rounds open
-// and end (shard_rounds.cc), or cannot (shard_failures.cc). Other threads only put work into its
-// inbox (a new connection, a departed rank, retired tensors) and wake it.
+// and end (shard_rounds.cc), or cannot (shard_failures.cc). Other threads only put work into its inbox (a new
+// connection, a departed rank, retired tensors) and wake it.
 #pragma once
 
 #include <deque>

@@ -357,10 +357,10 @@ void ServerLink::end(const Header& header, bool landed) {
       return;
     }
     case FrameType::resend:
-      return want(*route, static_cast<uint32_t>(position), Why::again);
+      return push_next(*route, static_cast<uint32_t>(position), Why::again);
     case FrameType::want:
       if (!route->sent[position] && !route->tensor->is_coded(op))
-        want(*route, static_cast<uint32_t>(position), Why::wanted);
+        push_next(*route, static_cast<uint32_t>(position), Why::wanted);
       return;
     case FrameType::stall:
       thread_.client().stalled(op, text);
@@ -380,7 +380,7 @@ void ServerLink::end(const Header& header, bool landed) {
   }
 }
 
-void ServerLink::want(Route& route, uint32_t position, Why why) {
+void ServerLink::push_next(Route& route, uint32_t position, Why why) {
   ready_.push(INT32_MAX, {&route, position, position + 1, why});
   touched_ = true;
 }

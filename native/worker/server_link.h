@@ -58,7 +58,7 @@ class ServerLink final : public FrameSource,
   void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
   bool must_wait_for_others(const Ready& ready) const;
   bool may_overtake(const Ready& ready) const;
-  void want(Route& route, uint32_t position, Why why);
+  void push_next(Route& route, uint32_t position, Why why);
   bool has_room(uint64_t bytes);
   bool take_turn(const Ready& ready, uint32_t piece, uint32_t length, bool overtakes);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
@@ -101,8 +101,8 @@ class ServerLink final : public FrameSource,
   // urgent tensor interrupts ranks at different moments. If each had sent as much as its window allows by
   // then, they would have sent different pieces, whose rounds stay open until the end of the step; so all of
   // them send the same two of a tensor, and go on when they know that the others have come to it, too. Nobody
-  // waits for ever: pieces leave in ascending order, so the lowest that is not answered is always sent by
-  // all.
+  // waits for ever: the first two of a tensor wait for no answer, whatever else the server has asked for, so
+  // all ranks send them.
   std::vector<ReadyQueue<Ready>::Entry> unanswered_;
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
   Offer offer_;                   // payload of a RESULT by address
