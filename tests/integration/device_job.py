@@ -66,11 +66,18 @@ class Session:
         return self.made[0]
 
     def tensor(
-        self, verb: str, name: str, dtype: int, shape: Any, codec: str = "", direct: bool = False
+        self,
+        verb: str,
+        name: str,
+        dtype: int,
+        shape: Any,
+        codec: str = "",
+        direct: bool = False,
+        generation: int | None = None,
     ) -> Any:
         spec = SimpleNamespace(name=name, dtype=dtype, shape=tuple(shape), codec=codec, direct=direct)
         spec.native, spec.generation, spec.rounds, spec.track = object(), 0, 0, lambda operation: None
-        spec.is_rated, spec.lr, spec.mu = False, None, None
+        spec.is_rated, spec.lr, spec.mu, spec.conflict = False, None, None, ""
         return self.tensors.setdefault(name, spec)
 
     def push_pull(

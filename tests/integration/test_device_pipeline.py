@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ torch = pytest.importorskip("torch")
 
 from device_job import Session, run  # noqa: E402
 
-from byteps.errors import BytePSError, DeclarationError, NotInitializedError, PeerLostError  # noqa: E402
+from byteps.errors import (  # noqa: E402
+    BytePSError,
+    DeclarationError,
+    NotInitializedError,
+    OperationTimeoutError,
+    PeerLostError,
+)
 
 ROUTES = [([2], True), ([2], False), ([2, 2], False), ([2, 1], False), ([3, 1, 2], False), ([1, 1], False)]
 
@@ -125,6 +132,36 @@ def test_the_end_and_a_loss_and_a_refusal_end_what_waits() -> None:
 
     results, _ = run([2], body, serverless=True)
     assert results[0] == ["ranks disagree", "worker 1 (host b) was lost"]
+
+
+def test_what_was_refused_does_not_end_the_job_when_its_time_is_up() -> None:
+    def body(session: Session) -> float:
+        from datetime import timedelta
+
+        session.start("first", torch.ones(4)).wait()
+        if session.rank == 0:
+            pipeline = session.made[0]
+            timed_out = threading.Event()
+            next_step = pipeline._order.next
+
+            def watched(wanted: str) -> str:
+                try:
+                    return next_step(wanted)
+                except OperationTimeoutError:
+                    timed_out.set()
+                    raise
+
+            pipeline._order.next = watched
+            pipeline._order._asking.set_timeout(timedelta(milliseconds=50))
+            refused = session.start("refused", torch.ones(4))
+            pipeline.refuse("refused", "ranks disagree")
+            with pytest.raises(DeclarationError):
+                refused.wait()
+            assert timed_out.wait(20)
+            pipeline._order._asking.set_timeout(timedelta(seconds=20))
+        return float(session.start("later", torch.ones(4)).wait()[0])
+
+    assert run([2], body, serverless=True)[0] == [2.0, 2.0]
 
 
 def test_leaving_ends_what_waits() -> None:

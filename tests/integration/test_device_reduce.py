@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -66,24 +67,58 @@ def test_machines_with_as_many_and_with_different_numbers_of_ranks(nproc: tuple[
     assert 0 <= extra <= len(results) * 2 * machines * 8
 
 
-def disagrees() -> str:
+class News:
+    """Hears of a refusal after the pipeline has: what it was told of has been done."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+
+    def fail(self, error: Exception) -> None: ...
+
+    def refuse(self, name: str, text: str) -> None:
+        self.came.set()
+
+    def close(self) -> None: ...
+
+
+def disagrees(late: bool) -> str:
+    """The last rank has another shape; the others begin at once, or when they have been told already."""
     import torch
 
     import byteps.torch as bps
     from byteps.errors import DeclarationError
+    from byteps.torch import device
+    from byteps.worker import current
 
     bps.init()
     start(torch.ones(4), "same").wait()
+    news = current.required("push_pull").follower(News, News)
+    begin = device.push_pull
+
+    def told_before(*args: Any) -> Any:
+        assert news.came.wait(20)
+        return begin(*args)
+
+    is_odd = bps.rank() == bps.size() - 1
+    device.push_pull = told_before if late else begin
     try:
-        start(torch.ones(4 + bps.rank()), "other").wait()
+        start(torch.ones(5 if is_odd else 4), "other").wait()
     except DeclarationError as error:
-        assert start(torch.ones(4), "same").wait()[0] == 2  # the job goes on
+        device.push_pull = begin
+        # The job goes on, with the same name too, and with parts as large as those that were refused.
+        for name, shape in (("same", 4), ("other", (4, 1))):
+            assert start(torch.ones(shape), name).wait()[0] == bps.size()
         bps.barrier()
         return str(error)
     return ""
 
 
-def test_ranks_that_disagree_are_told() -> None:
-    with cluster(disagrees, nproc=2, env=ENVIRONMENT) as job:
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("machines", [1, 2])
+def test_ranks_that_disagree_are_told(machines: int, late: bool) -> None:
+    servers = 0 if machines == 1 else 1
+    with cluster(
+        disagrees, workers=machines, nproc=2, servers=servers, args=(late,), env=ENVIRONMENT, deadline_s=25
+    ) as job:
         for text in job.wait():
             assert "other" in text and "[4]" in text and "[5]" in text, text

@@ -157,6 +157,16 @@ def test_ranks_agree_on_whether_a_tensor_goes_to_the_servers_directly() -> None:
     assert "declared float32 [4] without its machine" in error and "declared float32 [4];" in error
 
 
+def test_what_one_rank_pushes_for_its_machine_is_retired_when_one_of_each_machine_has_a_newer_one() -> None:
+    ranks = [Member("worker", r, "ab"[r // 2], "10.0.0.1", 0, 0, r // 2, r % 2, 2, 100 + r) for r in range(4)]
+    table = Declarations(ranks, Placement([1]), 64)
+    old = TensorSpec("x.rail.1", 0, FLOAT32, [4], direct=True)
+    new = TensorSpec("x.rail.1", 1, FLOAT32, [8], direct=True)
+    table.declare(1, [old])
+    assert table.declare(1, [new]).retired == []
+    assert table.declare(3, [new]).retired == [0]  # it was refused when it declared the whole before
+
+
 # Barriers
 
 

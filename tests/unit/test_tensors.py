@@ -63,6 +63,13 @@ def test_a_changed_tensor_is_the_next_generation(
     assert control.messages == [[(first, 0)], [(changed, 1)], [(first, 2)]]
 
 
+def test_a_part_has_the_generation_of_its_whole(tensors: Tensors, control: planes.FakeControl) -> None:
+    rail = Spec("x.rail.0", FLOAT32, (2,), direct=True, generation=2)
+    for spec in (rail, rail, rail._replace(generation=3)):
+        tensors.declare([spec])
+    assert [number for batch in control.messages for _, number in batch] == [2, 3]
+
+
 def test_the_next_generation_waits_for_operations_in_flight(tensors: Tensors) -> None:
     tensors.declare([Spec("x", FLOAT32, (2,))])
     handle = planes.FakeHandle()

@@ -3,8 +3,8 @@
 A worker that uses a name with another dtype, shape or codec declares it anew with the next *generation*;
 ranks agree on (name, generation). The first declaration decides; one that differs is a conflict, which goes
 to every worker that declared that tensor, now or later, so that none waits for a sum that cannot come.
-A generation is retired when every worker has declared a newer one of that name: a worker does so only when
-its operations on the old one are done.
+A generation is retired when every worker has declared a newer one of that name, or one of every machine where
+it pushes for all of them (``direct``): a worker does so only when its operations on the old one are done.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Declarations:
 
     def __init__(self, workers: Sequence[Member], placement: Placement, partition_bytes: int) -> None:
         self._workers = workers
+        self._machines = len({worker.worker_id for worker in workers})
         self._placement = placement
         self._partition_bytes = partition_bytes
         self._live: dict[str, dict[int, Tensor]] = {}  # name -> generation -> tensor
@@ -58,7 +59,7 @@ class Declarations:
         outcome = Outcome()
         for spec in specs:
             outcome.placed.append(self._declare(rank, spec, outcome))
-            outcome.retired += self._retire(spec.name)
+            outcome.retired += self._retire(spec)
         return outcome
 
     def _declare(self, rank: int, spec: TensorSpec, outcome: Outcome) -> Placed:
@@ -93,12 +94,12 @@ class Declarations:
         self._live.setdefault(spec.name, {})[spec.generation] = tensor
         return tensor
 
-    def _retire(self, name: str) -> list[int]:
-        newest = self._newest[name]
-        if len(newest) < len(self._workers):
+    def _retire(self, spec: TensorSpec) -> list[int]:
+        newest = self._newest[spec.name]
+        if len(newest) < (self._machines if spec.direct else len(self._workers)):
             return []
         oldest = min(newest.values())
-        live = self._live.get(name, {})
+        live = self._live.get(spec.name, {})
         gone = [live.pop(generation) for generation in sorted(live) if generation < oldest]
         for tensor in gone:
             self._placement.remove(tensor.places, tensor.sizes)
@@ -107,7 +108,7 @@ class Declarations:
     def _invalid(self, spec: TensorSpec) -> str:
         if not 0 <= spec.dtype < len(dtypes.NAMES):
             return f"dtype number {spec.dtype} is unknown; valid are {dtypes.VALID}"
-        if not self._placement.loads and len({worker.worker_id for worker in self._workers}) > 1:
+        if not self._placement.loads and self._machines > 1:
             return "the job has no servers; set DMLC_NUM_SERVER to at least 1"
         nbytes = dtypes.nbytes(spec.dtype, tuple(spec.shape))
         if nbytes > MAX_TENSOR_BYTES:

@@ -23,6 +23,7 @@ class Spec(NamedTuple):
     shape: tuple[int, ...]
     codec: str = ""  # canonical text of the compression; "" for none
     direct: bool = False  # this rank pushes it for its whole machine, without the machine's group
+    generation: int | None = None  # that of the tensor it is a part of; None: one after the last of its name
 
 
 class Placement(NamedTuple):

@@ -69,6 +69,7 @@ class Session:
         codec: str = "",
         *,
         direct: bool = False,
+        generation: int | None = None,
     ) -> Tensor:
         """The declared tensor for an operation; declares it first where that is needed."""
         if name is None:
@@ -78,7 +79,7 @@ class Session:
                     "ranks with BYTEPS_ENABLE_ASYNC=1; pass name=..."
                 )
             name = self._tensors.automatic_name(verb, dtype, shape, codec)
-        spec = Spec(name, dtype, shape, codec, direct)
+        spec = Spec(name, dtype, shape, codec, direct, generation)
         known = self.tensors.get(name)
         if known is None or not known.is_like(spec):
             self.declare([spec])

@@ -64,7 +64,7 @@ class Tensor:
 
     def __init__(self, spec: Spec, generation: int, tensor_id: int, native: Any, conflict: str = "") -> None:
         self.placement: Sequence[tuple[int, int]] = ()  # (server, shard) of each partition
-        self.name, self.dtype, self.shape, self.codec, self.direct = spec
+        self.name, self.dtype, self.shape, self.codec, self.direct, _ = spec
         self.nbytes = dtypes.nbytes(spec.dtype, spec.shape)
         self.generation = generation
         self.tensor_id = tensor_id
@@ -78,7 +78,9 @@ class Tensor:
 
     def is_like(self, spec: Spec) -> bool:
         """True when ``spec`` needs no new declaration."""
-        return (self.dtype, self.shape, self.codec, self.direct) == spec[1:]
+        return (self.dtype, self.shape, self.codec, self.direct) == spec[1:5] and (
+            spec.generation is None or spec.generation == self.generation
+        )
 
     def is_double_momentum(self, address: int) -> bool:
         """The momentum of float64 is float64; everything else in a codec's state is float32."""
@@ -138,7 +140,7 @@ class Tensors:
         return known is not None and known.is_like(spec)
 
     def _declare_new(self, specs: Sequence[Spec]) -> None:
-        numbered = [(spec, self._generation(spec.name)) for spec in specs]
+        numbered = [(spec, self._generation(spec)) for spec in specs]
         plans = [
             codecs.plan(spec.codec, spec.dtype, dtypes.nbytes(spec.dtype, spec.shape), self._config)
             for spec in specs
@@ -206,8 +208,10 @@ class Tensors:
         if refusal is not None:
             raise refusal
 
-    def _generation(self, name: str) -> int:
-        known = self.by_name.get(name)
+    def _generation(self, spec: Spec) -> int:
+        if spec.generation is not None:
+            return spec.generation
+        known = self.by_name.get(spec.name)
         return 0 if known is None else known.generation + 1
 
     def _add(self, tensor: Tensor) -> None:

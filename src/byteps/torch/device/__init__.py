@@ -69,6 +69,8 @@ def push_pull(
         rail=_rail(session, pipeline, declared, memory.numel()),
     )
     pipeline.submit(operation)
+    if declared.conflict:  # the news may have come before there was an operation to end
+        pipeline.refuse(declared.name, declared.conflict)
     declared.track(operation)
     return Handle(session, operation, result, memory, finish)
 
@@ -89,7 +91,16 @@ def _rail(
     if count == 0:  # a tensor with fewer elements than ranks
         return None
     name = f"{declared.name}.rail.{group.rank}"
-    rail = session.tensor("push_pull", name, declared.dtype, (count,), declared.codec, direct=True)
+    # In step with the whole tensor, of which ranks that were refused have generations without a rail.
+    rail = session.tensor(
+        "push_pull",
+        name,
+        declared.dtype,
+        (count,),
+        declared.codec,
+        direct=True,
+        generation=declared.generation,
+    )
     rail.lr, rail.mu = declared.lr, declared.mu
     return rail
 

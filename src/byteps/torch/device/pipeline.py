@@ -21,7 +21,7 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from byteps.errors import BytePSError, DeclarationError, NotInitializedError
+from byteps.errors import BytePSError, DeclarationError, NotInitializedError, OperationTimeoutError
 from byteps.torch.device.group import LEADER, Group
 from byteps.torch.device.operation import Operation
 from byteps.torch.device.order import Order
@@ -100,9 +100,11 @@ class Pipeline:
     def refuse(self, name: str, text: str) -> None:
         """Ranks disagree on a tensor: perhaps not all of this machine will ever be ready for it."""
         with self._changed:
-            for operation in self._open.values():
-                if operation.name == name:
-                    operation.end(DeclarationError(text))
+            refused = [each for each in self._open.values() if each.name == name]
+        for operation in refused:
+            operation.end(DeclarationError(text))
+            if operation.rail is not None:  # other machines may never push theirs
+                self._session.refuse(operation.rail.name, operation.rail.tensor_id, text)
 
     def close(self) -> None:
         """The membership ends."""
@@ -114,7 +116,7 @@ class Pipeline:
     def _collect(self) -> None:
         while (wanted := self._wanted()) is not None:
             try:
-                kind, _, key = self._order.next(wanted).partition(" ")
+                kind, _, key = self._order.next(wanted.step).partition(" ")
                 with self._changed:
                     operation = self._open.get(key)
                 if operation is None:
@@ -122,17 +124,20 @@ class Pipeline:
                 self._carry_out(kind, operation)
                 if self.group.rank == LEADER:
                     self._order.forget()
+            except OperationTimeoutError as error:
+                if not wanted.done():  # for what was refused meanwhile nobody waits any more
+                    self.fail(error)
             except Exception as error:
-                self._broken(wanted, error)
+                self._broken(wanted.step, error)
 
-    def _wanted(self) -> str | None:
-        """A step that this rank waits for; None when there will be no more."""
+    def _wanted(self) -> Operation | None:
+        """An operation whose next step this rank waits for; None when there will be no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._failed is not None or self._waiting() is not None)
             operation = self._waiting()
             if self._failed is not None or operation is None:
                 return None
-            return operation.step
+            return operation
 
     def _waiting(self) -> Operation | None:
         return next((each for each in self._open.values() if not each.done()), None)
