@@ -1,4 +1,5 @@
 // What a worker sends to a server on another machine, and what it keeps back, as the server sees it.
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -37,8 +38,10 @@ class Worker {
     std::byte* data = memory_.back()->data();
     const Cut cut{pieces * kPieceBytes, kPieceBytes};
     const std::vector<std::pair<uint16_t, uint16_t>> placement(pieces, {0, 0});
-    const auto declared =
-        client_.declare(tensor, "tensor." + std::to_string(tensor), DType::f32, cut, placement);
+    auto& declared = declared_[tensor];
+    if (!declared) {
+      declared = client_.declare(tensor, "tensor." + std::to_string(tensor), DType::f32, cut, placement);
+    }
     return client_.push_pull(declared, data, data, priority, false);
   }
 
@@ -93,6 +96,7 @@ class Worker {
   std::vector<std::unique_ptr<std::vector<std::byte>>> memory_;  // outlives the client
   RawPeer server_;
   Client client_;
+  std::map<uint32_t, std::shared_ptr<Tensor>> declared_;
   uint64_t done_bytes_ = 0;
 };
 
@@ -170,6 +174,26 @@ TEST(the_first_two_of_a_tensor_go_before_its_first_answer_whatever_was_wanted_of
   worker.answer({{1, 0}, {1, 1}});
   worker.give_credit(2);
   CHECK_EQ(worker.come(), std::string("2.0 2.1"));
+}
+
+TEST(what_went_because_it_was_wanted_leaves_no_place_in_the_order_to_the_next_operation) {
+  Worker worker(kPieceBytes);
+  const auto op = worker.push(1, 2, 0);
+  CHECK_EQ(worker.come(), std::string("1.0"));
+  worker.push(2, 3, 5);
+  CHECK_EQ(worker.come(), std::string("2.0"));
+  worker.answer({{2, 0}});
+  worker.want({1, 1});
+  CHECK_EQ(worker.come(), std::string("1.1"));
+  worker.answer({{1, 0}, {1, 1}});
+  CHECK(op->wait_for(10'000'000'000));
+  CHECK_EQ(worker.come(), std::string("2.1"));  // there is room for nothing else
+  worker.push(3, 1, 0);
+  worker.push(1, 2, 0);
+  worker.answer({{2, 1}});
+  CHECK_EQ(worker.come(), std::string("2.2"));
+  worker.answer({{2, 2}});
+  CHECK_EQ(worker.come(), std::string("3.0"));
 }
 
 TEST(an_operation_that_is_given_up_takes_its_waiting_pieces_with_it) {

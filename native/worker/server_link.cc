@@ -41,6 +41,7 @@ void ServerLink::submit(Route& route) {
   route.sent.assign(route.pieces.size(), false);
   route.sent_pieces = 0;
   route.sent_bytes = 0;
+  route.was_wanted = false;
   if (route.tensor->is_coded(*route.op)) {
     route.by_address = peer_.has_value();  // payloads lie in memory of ours
     route.encoded.assign(route.pieces.size(), false);
@@ -65,9 +66,13 @@ void ServerLink::settle() {
   if (std::exchange(touched_, false) && link_->alive()) link_->flush();
 }
 
-void ServerLink::abandon(Route& route) {
+void ServerLink::take_out(const Route& route) {
   ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
   std::erase_if(unanswered_, [&](const auto& waiting) { return waiting.item.route == &route; });
+}
+
+void ServerLink::abandon(Route& route) {
+  take_out(route);
   touched_ = true;  // what was waiting for its turn may be gone
   // What the server has not read yet it drops, and asks again for what belongs to other operations.
   if (peer_) lease_.withdraw();
@@ -359,9 +364,9 @@ void ServerLink::end(const Header& header, bool landed) {
     case FrameType::resend:
       return push_next(*route, static_cast<uint32_t>(position), Why::again);
     case FrameType::want:
-      if (!route->sent[position] && !route->tensor->is_coded(op))
-        push_next(*route, static_cast<uint32_t>(position), Why::wanted);
-      return;
+      if (route->sent[position] || route->tensor->is_coded(op)) return;
+      route->was_wanted = true;
+      return push_next(*route, static_cast<uint32_t>(position), Why::wanted);
     case FrameType::stall:
       thread_.client().stalled(op, text);
       return;
@@ -420,7 +425,9 @@ void ServerLink::answered(Route& route, size_t position) {
       return true;
     });
   }
-  if (--route.left == 0) thread_.release(route);
+  if (--route.left > 0) return;
+  if (route.was_wanted) take_out(route);  // the order may not have come to what has gone before its turn
+  thread_.release(route);
 }
 
 void ServerLink::on_end(byteps::Link&, byteps::Link::End end, const std::string& reason) {

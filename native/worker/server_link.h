@@ -59,6 +59,7 @@ class ServerLink final : public FrameSource,
   bool must_wait_for_others(const Ready& ready) const;
   bool may_overtake(const Ready& ready) const;
   void push_next(Route& route, uint32_t position, Why why);
+  void take_out(const Route& route);
   bool has_room(uint64_t bytes);
   bool take_turn(const Ready& ready, uint32_t piece, uint32_t length, bool overtakes);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.

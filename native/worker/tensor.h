@@ -40,6 +40,7 @@ struct Route {
   std::vector<bool> sent;            // by position: given to the wire
   uint32_t sent_pieces = 0;          // how many of them, and their bytes
   uint64_t sent_bytes = 0;
+  bool was_wanted = false;  // pieces of it have gone out of their order
   size_t active_index = 0;  // place in the thread's list of active routes
 
   // What the ranks of this machine have summed lies in the destination.
