@@ -39,7 +39,7 @@ class Scaled:
 
     @property
     def communication_s(self) -> float:
-        """At least, with as many servers as workers."""
+        """At least, on a link that carries every byte once in each direction."""
         return self.nbytes * 8 / (self.rate_mbit * 1e6)
 
     @property

@@ -44,11 +44,14 @@ def test_every_link_carries_its_share(tmp_path: Path) -> None:
     assert len(document["goals"]) == 5
 
 
-def test_a_simulated_step_ends_with_the_right_parameters(tmp_path: Path) -> None:
-    document = run("overlap", tmp_path, "--networks", "alexnet", "--gbit", "10", "--repeats", "1")
+@pytest.mark.parametrize("servers", [0, 2])
+def test_a_simulated_step_ends_with_the_right_parameters(servers: int, tmp_path: Path) -> None:
+    options = ["--networks", "alexnet", "--gbit", "10", "--repeats", "1", "--servers", str(servers)]
+    document = run("overlap", tmp_path, *options)
     methods = ["alone", "ddp-gloo", "fifo", "priority", "cross-barrier"]
     assert [one["peer"] for one in document["series"]] == methods
     assert all(one["tensors"] == 16 and min(one["samples_s"]) > 0 for one in document["series"])
+    assert {one["servers"] for one in document["series"]} == {servers}
     assert len(document["goals"]) == 2
 
 

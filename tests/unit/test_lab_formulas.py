@@ -95,6 +95,11 @@ def test_goals_of_a_step() -> None:
     faster, bound = overlap.verdicts_of([theirs, ours])
     assert faster.reached and not bound.reached
     assert "ideal 1.010" in bound.line()
+    beside = [
+        Series(peer, 4, 0, 100, 1, [took], notes=notes)
+        for peer, took in (("ddp-gloo", 1.1), (ours.peer, 1.0))
+    ]
+    assert overlap.verdicts_of(beside)[0].reached  # a ring carries no more
 
 
 def test_goals_of_scaling_are_relative_to_the_fewest_workers() -> None:

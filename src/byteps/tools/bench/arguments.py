@@ -8,7 +8,7 @@ from typing import Any
 
 from byteps.tools.bench.units import parse_bytes
 
-__all__ = ["list_of", "one_of", "positive", "size"]
+__all__ = ["list_of", "natural", "one_of", "positive", "size"]
 
 
 def list_of(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
@@ -21,6 +21,12 @@ def list_of(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse
+
+
+def natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number expected, got {text!r}")
+    return int(text)
 
 
 def positive(text: str) -> int:
