@@ -7,7 +7,7 @@ import sys
 from ray.cluster_utils import Cluster
 
 SMALL = {"object_store_memory": 80_000_000, "include_dashboard": False}
-cluster = Cluster(head_node_args={**SMALL, "num_cpus": 8, "temp_dir": sys.argv[1]}, initialize_head=True)
+cluster = Cluster(head_node_args={**SMALL, "num_cpus": 8}, initialize_head=True)
 cluster.add_node(num_cpus=4, object_store_memory=80_000_000)
 print("address", cluster.address, flush=True)
 sys.stdin.read()

@@ -26,11 +26,12 @@ print("sum", bps.push_pull(np.full(9, 4.0**bps.rank()), average=False, name="x")
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    # Ray's sockets lie in its folder, and their names must be short.
-    folder = tmp_path_factory.mktemp("ray", numbered=True)
+    # Ray makes a folder of its own in there, for its sockets, whose names must be short, and for the address
+    # that it writes down; the usual one exists only where Ray was used before.
+    folder = tmp_path_factory.getbasetemp()
     process = subprocess.Popen(
-        (sys.executable, str(HERE / "ray_head.py"), str(folder)),
-        env=environment(**QUIET),
+        (sys.executable, str(HERE / "ray_head.py")),
+        env=environment(**QUIET, RAY_TMPDIR=str(folder)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
