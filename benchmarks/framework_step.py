@@ -28,7 +28,7 @@ from byteps.tools.bench.local_ranks import environment
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Sample, Series, time_cells
-from byteps.tools.bench.stats import Goal, Ratio, judge, quantile
+from byteps.tools.bench.stats import Goal, Ratio, judge
 from byteps.tools.bench.team import STARTUP_TIMEOUT_S, Team
 
 HERE = Path(__file__).parent
@@ -79,8 +79,7 @@ def pythons(given: list[str]) -> dict[str, str]:
 
 def ratio(ours: Series, theirs: Series) -> Ratio:
     """Repetition by repetition: what disturbed one repetition disturbed all frameworks in it."""
-    values = [mine / other for mine, other in zip(ours.samples_s, theirs.samples_s, strict=True)]
-    return Ratio(quantile(values, 0.5), quantile(values, 0.25), quantile(values, 0.75))
+    return Ratio.of([mine / other for mine, other in zip(ours.samples_s, theirs.samples_s, strict=True)])
 
 
 def run(args: argparse.Namespace, interpreters: Mapping[str, str]) -> list[Series]:

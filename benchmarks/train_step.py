@@ -30,7 +30,7 @@ from byteps.tools.bench.machine import busy
 from byteps.tools.bench.plot import draw_bars
 from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Sample, Series, time_cells
-from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge, quantile
+from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
 from byteps.tools.bench.team import STARTUP_TIMEOUT_S, STEP_TIMEOUT_S, Team
 
 ALONE, THEIRS, PYTHON = "alone", "ddp-gloo", "python"
@@ -88,10 +88,6 @@ class Trainers(Team):
         )
 
 
-def paired(values: Sequence[float]) -> Ratio:
-    return Ratio(quantile(values, 0.5), quantile(values, 0.25), quantile(values, 0.75))
-
-
 def judged(network: str, series: Sequence[Series]) -> list[Verdict]:
     """Cost of communication and whole step of each of our methods, as multiples of theirs; pure.
 
@@ -109,8 +105,8 @@ def judged(network: str, series: Sequence[Series]) -> list[Verdict]:
         target = COST_GOALS.get(network, 1.0)
         text = "cost of communication {:.2f} of that of DDP over Gloo"
         goal = Goal(f"{network}, {peer}", text, target, at_most=True)
-        verdicts.append(judge(goal, paired(costs) if costs else None))
-        steps = paired([ours / theirs for _, theirs, ours in rows])
+        verdicts.append(judge(goal, Ratio.of(costs) if costs else None))
+        steps = Ratio.of([ours / theirs for _, theirs, ours in rows])
         text = "step {:.3f} of that of DDP over Gloo"
         verdicts.append(judge(Goal(f"{network}, {peer}", text, STEP_GOAL, at_most=True), steps))
     return verdicts
@@ -122,7 +118,7 @@ def hook_cost(series: Sequence[Series]) -> list[Verdict]:
 
     def added(peer: str) -> Ratio:
         pairs = zip(times[peer], times[ALONE], strict=True)
-        return paired([(ours - alone) / series[0].tensors * 1e6 for ours, alone in pairs])
+        return Ratio.of([(ours - alone) / series[0].tensors * 1e6 for ours, alone in pairs])
 
     whole = added("optimizer").value
     text = f"{{:.1f}} us of Python for each parameter, {whole:.1f} us with the core's work"

@@ -14,10 +14,10 @@ from byteps.tools.bench.arguments import positive
 from byteps.tools.bench.machine import busy, processor_time
 from byteps.tools.bench.screen import say
 from byteps.tools.bench.series import Series
-from byteps.tools.bench.stats import Ratio, Verdict, quantile
+from byteps.tools.bench.stats import Ratio, Verdict
 from byteps.tools.lab.network import why_not
 
-__all__ = ["CREDIT", "PARTITION_BYTES", "arguments", "environment", "finish", "parser", "spread_of", "told"]
+__all__ = ["CREDIT", "PARTITION_BYTES", "arguments", "environment", "finish", "parser", "told"]
 
 HERE = Path(__file__).parent
 # A partition of the default size takes a third of a second on a link of 100 Mbit/s: the first and the last
@@ -62,22 +62,16 @@ def environment(**variables: object) -> dict[str, str]:
     return {"PYTHONPATH": path, **{name: str(value) for name, value in variables.items()}}
 
 
-def spread_of(values: Sequence[float]) -> Ratio:
-    """Median and quartiles of what was formed repetition by repetition."""
-    return Ratio(quantile(values, 0.5), quantile(values, 0.25), quantile(values, 0.75))
-
-
-def told(ratio: Ratio | None, than: float = 1.0) -> str:
-    """A ratio for a table; none is told when the spread is larger than the difference.
+def told(ratio: Ratio | None, text: str = "{} x") -> str:
+    """A ratio for a table, with its quartiles; none is told when the spread is larger than the difference.
 
     >>> told(Ratio(1.5, 1.4, 1.6)), told(Ratio(1.02, 0.9, 1.1))
-    ('1.50 x', 'no difference (0.90 to 1.10)')
+    ('1.50 [1.40 to 1.60] x', 'no difference [0.90 to 1.10]')
     """
     if ratio is None:
         return ""
-    if ratio.q1 <= than <= ratio.q3 and ratio.q1 < ratio.q3:
-        return f"no difference ({ratio.q1:.2f} to {ratio.q3:.2f})"
-    return f"{ratio.value:.2f} x"
+    quartiles = f"[{ratio.q1:.2f} to {ratio.q3:.2f}]"
+    return text.format(f"{ratio.value:.2f} {quartiles}") if ratio.differs() else f"no difference {quartiles}"
 
 
 def finish(

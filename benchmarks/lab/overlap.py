@@ -26,7 +26,7 @@ import sys
 from collections.abc import Sequence
 
 import figures
-from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, spread_of, told
+from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, told
 from formulas import layout_of, optimum_s
 from networks import NETWORKS
 from scaled import Scaled, ideal_s, scaled
@@ -37,7 +37,7 @@ from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.members import Message
 from byteps.tools.bench.screen import table
 from byteps.tools.bench.series import Sample, Series, ratio_of
-from byteps.tools.bench.stats import Goal, Verdict, judge
+from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
 from byteps.tools.bench.team import STEP_TIMEOUT_S
 from byteps.tools.bench.units import format_time
 
@@ -129,7 +129,7 @@ def verdicts_of(series: Sequence[Series]) -> list[Verdict]:
     )
     possible = ours.notes["ideal_s"] / ours.notes["bound_s"]
     text = f"{{:.3f}} of the bound (ideal {possible:.3f})"
-    return [faster, judge(Goal(subject, text, BOUND_GOAL, at_most=True), spread_of(of_bound(ours)))]
+    return [faster, judge(Goal(subject, text, BOUND_GOAL, at_most=True), Ratio.of(of_bound(ours)))]
 
 
 def rows(series: Sequence[Series]) -> list[list[str]]:
@@ -137,7 +137,7 @@ def rows(series: Sequence[Series]) -> list[list[str]]:
     for index, one in enumerate(series):
         head = title(one.notes["network"], one.notes["gbit"]) if index == 0 else ""
         ratio = ratio_of(series, THEIRS, one.peer) if one.peer not in ("alone", THEIRS) else None
-        of = spread_of(of_bound(one))
+        of = Ratio.of(of_bound(one))
         cells = [
             format_time(one.summary().median),
             f"{of.value:.3f} ({of.q1:.3f} to {of.q3:.3f})",

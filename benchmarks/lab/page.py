@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import spread_of
+from common import told
 
-from byteps.tools.bench.stats import quantile
+from byteps.tools.bench.stats import Ratio, quantile
 from byteps.tools.bench.units import format_time
 
 __all__ = ["TABLES", "compression", "fill", "overlap", "scaling", "theory"]
@@ -36,12 +36,17 @@ def spread(values: Sequence[float]) -> str:
     >>> spread([1.0, 1.1, 1.2])
     '1.10 [1.05 to 1.15]'
     """
-    found = spread_of(values)
+    found = Ratio.of(values)
     return f"{found.value:.2f} [{found.q1:.2f} to {found.q3:.2f}]"
 
 
+def compared(over: One, under: One, text: str = "{}") -> str:
+    """How many times as long one took, if it can be told."""
+    return told(Ratio.of(ratios(over, under)), text)
+
+
 def faster(slow: One, fast: One) -> str:
-    return f"{spread(ratios(slow, fast))} times as fast"
+    return compared(slow, fast, "{} times as fast")
 
 
 def ratios(over: One, under: One) -> list[float]:
@@ -110,14 +115,14 @@ def compression(series: Iterable[One]) -> str:
     plain, rows = next(iter(slow)), []
     for name, one in slow.items():
         accuracies = one["notes"]["accuracies"]
-        gain = "" if name == plain else f"{middle(ratios(slow[plain], one)):.2f} times as fast"
+        gain = "" if name == plain else faster(slow[plain], one)
         rows.append([
             name,
             f"{middle(one['samples_s']):.1f} s",
             gain,
             f"{sum(accuracies) / len(accuracies):.2f} ({min(accuracies):.2f} to {max(accuracies):.2f})",
             f"/ {one['notes']['bytes_saved']:.0f}",
-            "" if name == plain else spread(ratios(fast[plain], fast[name])),
+            "" if name == plain else compared(fast[plain], fast[name]),
         ])  # fmt: skip
     header = ("setting", "time", "beside uncompressed", "accuracy, mean of the seeds", "bytes")
     return markdown((*header, "on links of 10 Gbit/s"), rows)
@@ -129,7 +134,7 @@ def scaling(series: Sequence[One]) -> str:
         [
             str(one["workers"]),
             format_time(middle(one["samples_s"])),
-            "" if one is first else spread(ratios(one, first)),
+            "" if one is first else compared(one, first),
             f"{middle(of(one, 'optimum_s')):.2f}",
         ]
         for one in series

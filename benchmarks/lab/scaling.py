@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import figures
-from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, spread_of
+from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser
 from formulas import optimum_s
 
 from byteps.tools.bench.arguments import list_of, positive
@@ -24,7 +24,7 @@ from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.screen import table
 from byteps.tools.bench.series import Sample, Series
-from byteps.tools.bench.stats import Goal, Verdict, judge
+from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
 from byteps.tools.bench.units import format_time
 from byteps.tools.lab.layout import Layout
 
@@ -40,7 +40,7 @@ def verdicts_of(series: Sequence[Series]) -> list[Verdict]:
     for one in series[1:]:
         pairs = zip(one.samples_s, first.samples_s, strict=True)
         goal = Goal(f"{one.workers} workers", text, FLAT, at_most=True)
-        found.append(judge(goal, spread_of([mine / base for mine, base in pairs])))
+        found.append(judge(goal, Ratio.of([mine / base for mine, base in pairs])))
     return found
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import figures
-from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, spread_of, told
+from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, told
 from formulas import layout_of, link_bytes, optimum_s, ring_s
 
 from byteps.tools.bench.arguments import list_of, positive
@@ -28,7 +28,7 @@ from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.screen import table
 from byteps.tools.bench.series import Sample, Series, ratio_of
-from byteps.tools.bench.stats import Goal, Verdict, judge
+from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
 from byteps.tools.bench.units import format_time
 from byteps.tools.lab import Traffic
 
@@ -131,7 +131,7 @@ def verdicts_of(series: Sequence[Series]) -> list[Verdict]:
     ours = series[0]
     name = ours.notes["case"]
     found = [
-        judge(Goal(name, "{:.3f} of the optimum", OVER_OPTIMUM, at_most=True), spread_of(over_optimum(ours))),
+        judge(Goal(name, "{:.3f} of the optimum", OVER_OPTIMUM, at_most=True), Ratio.of(over_optimum(ours))),
         Verdict(Goal(name, "the fullest link carried {:.3f} of its share", OVER_SHARES, True), worst(ours)),
     ]
     target = AGAINST_GLOO.get((ours.workers, ours.notes["k"]))
@@ -145,7 +145,7 @@ def rows(series: Sequence[Series]) -> list[list[str]]:
     found = []
     for index, one in enumerate(series):
         ratio = ratio_of(series, one.peer) if one.peer != "byteps" else None
-        over = spread_of(over_optimum(one))
+        over = Ratio.of(over_optimum(one))
         found.append([
             one.notes["case"] if index == 0 else "",
             one.peer,
@@ -159,17 +159,16 @@ def rows(series: Sequence[Series]) -> list[list[str]]:
 
 
 def main() -> int:
-    made = parser(__doc__, repeats=2)
+    made = parser(__doc__, repeats=3)
     add = made.add_argument
     add("--cases", type=list_of(case), help=f"workers + server machines ({CASES})")
     add("--rate", type=float, default=200.0, metavar="MBIT", help="of a link, halved for n = 8 (%(default)s)")
     add("--mbytes", type=positive, help="of the tensor (32)")
-    add("--inner", type=positive, help="rounds of a sample (2)")
+    add("--inner", type=positive, help="rounds of a sample (%(default)s)", default=1)
     add("--partition", type=positive, default=PARTITION_BYTES, help="BYTEPS_PARTITION_BYTES (%(default)s)")
     args = arguments(made)
     args.cases = args.cases or list_of(case)(TINY_CASES if args.tiny else CASES)
     args.mbytes = args.mbytes or (4 if args.tiny else 32)
-    args.inner = args.inner or (1 if args.tiny else 2)
     panels = {one: measure(args, one) for one in args.cases}
     args.cases = list(map(str, args.cases))
     table("push-pull on links", HEADER, [row for series in panels.values() for row in rows(series)])

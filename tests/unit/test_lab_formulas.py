@@ -73,8 +73,10 @@ def test_the_ideal_of_one_layer_overlaps_nothing_and_of_many_nearly_all() -> Non
 
 
 def test_no_difference_is_told_within_the_spread() -> None:
-    assert common.told(Ratio(1.05, 0.98, 1.2)) == "no difference (0.98 to 1.20)"
-    assert common.told(Ratio(1.05, 1.02, 1.2)) == "1.05 x"
+    assert common.told(Ratio(1.05, 0.98, 1.2)) == "no difference [0.98 to 1.20]"
+    assert common.told(Ratio(1.05, 1.02, 1.2)) == "no difference [1.02 to 1.20]"  # all faster, by how much?
+    assert common.told(Ratio(1.05, 1.03, 1.08)) == "1.05 [1.03 to 1.08] x"
+    assert common.told(Ratio(0.9, 0.9, 0.9), "{} as fast") == "0.90 [0.90 to 0.90] as fast"
     assert common.told(None) == ""
 
 
@@ -129,3 +131,13 @@ def test_tables_are_formed_repetition_by_repetition() -> None:
     last = page.theory([ours, gloo]).splitlines()[-1]
     beside = "1.50 [1.50 to 1.50] times as fast"
     assert last == f"| 4 | 4 | 200 Mbit/s | 1.5 s | 1.50 [1.25 to 1.75] | 1.006 | {beside} | 1.50 |"
+
+
+def test_the_page_tells_no_difference_within_the_spread() -> None:
+    series = [
+        {"workers": workers, "samples_s": samples, "notes": {"optimum_s": 1.0}}
+        for workers, samples in ((1, [1.0, 1.0, 1.0]), (2, [1.01, 0.99, 1.03]), (4, [1.05, 1.05, 1.06]))
+    ]
+    two, four = page.scaling(series).splitlines()[-2:]
+    assert two == "| 2 | 1.01 s | no difference [1.00 to 1.02] | 1.01 |"
+    assert four == "| 4 | 1.05 s | 1.05 [1.05 to 1.06] | 1.05 |"

@@ -37,6 +37,19 @@ class Ratio:
     q1: float
     q3: float
 
+    @classmethod
+    def of(cls, pairs: Sequence[float]) -> Ratio:
+        """From the ratio of each repetition."""
+        return cls(quantile(pairs, 0.5), quantile(pairs, 0.25), quantile(pairs, 0.75))
+
+    def differs(self, than: float = 1.0) -> bool:
+        """False when the spread is larger than the difference: then there is nothing to tell.
+
+        >>> Ratio(1.5, 1.4, 1.6).differs(), Ratio(1.02, 1.01, 1.06).differs(), Ratio(1.0, 1.0, 1.0).differs()
+        (True, False, False)
+        """
+        return self.value != than and self.q3 - self.q1 <= abs(self.value - than)
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -132,8 +145,7 @@ def speed_ratio(ours_s: Sequence[float], theirs_s: Sequence[float]) -> Ratio:
     """
     if len(ours_s) != len(theirs_s):
         raise ValueError(f"paired samples expected, got {len(ours_s)} and {len(theirs_s)}")
-    pairs = [theirs / ours for ours, theirs in zip(ours_s, theirs_s, strict=True)]
-    return Ratio(quantile(pairs, 0.5), quantile(pairs, 0.25), quantile(pairs, 0.75))
+    return Ratio.of([theirs / ours for ours, theirs in zip(ours_s, theirs_s, strict=True)])
 
 
 def judge(goal: Goal, ratio: Ratio | None) -> Verdict:
