@@ -72,6 +72,7 @@ struct KeyState {
       waiting_for_value;          // asynchronous: (rank, round) that came first
   std::vector<uint32_t> counted;  // asynchronous, by child: rounds already added
   int64_t opened_ns = 0;
+  bool asks = false;  // a child on another machine has contributed: the others are asked for theirs
   bool stall_told = false;
 
   // Of the open round. A broadcast is never compressed.

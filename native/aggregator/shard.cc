@@ -77,7 +77,7 @@ void Shard::child_ended(ChildLink& link, Link::End end, const std::string& reaso
 
 int64_t Shard::next_deadline_ns() const {
   int64_t next = open_rounds_ > 0 && settings_.stall_warn_s > 0 ? next_look_ns_ : EventLoop::kNever;
-  if (!opened_.empty()) next = std::min(next, opened_.front().ask_ns);
+  if (!to_ask_.empty()) next = std::min(next, to_ask_.front().ask_ns);
   for (const auto& link : links_) {
     if (link) next = std::min(next, link->credit_due_ns());
   }

@@ -99,13 +99,13 @@ class Shard final : public EventLoop::Owner {
   KeyTable keys_;
   std::vector<std::unique_ptr<ChildLink>> links_;  // by rank, null while not connected
   std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over
-  // Rounds that children on other machines have opened, and when to ask the others for their contributions.
-  struct Opened {
+  // Rounds that a child on another machine has contributed to, and when to ask the others for theirs.
+  struct ToAsk {
     int64_t ask_ns;
     uint64_t key;
     uint32_t round;
   };
-  std::deque<Opened> opened_;
+  std::deque<ToAsk> to_ask_;
   int first_departed_ = -1;
   size_t open_rounds_ = 0;
   int64_t next_look_ns_ = 0;  // for rounds that wait too long

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "aggregator/shard.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "reduce/sum.h"
 
@@ -142,10 +143,6 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
   key.ways[child] = way;
   if (!key.round.open()) {
     open_round(key, terms);
-    // Only between machines: nearby, a link has little in front of it, and nothing lags for long.
-    if (!key.coded() && !links_[rank]->nearby()) {
-      opened_.push_back({key.opened_ns + limits::kWantAfterNs, key.key, header.round});
-    }
   } else if (!(key.terms == terms) && key.failure.empty()) {
     fail_round(key, key.tensor->name + ": ranks call different operations: " + settings_.ranks[rank] + " a " +
                         text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
@@ -154,6 +151,11 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     key.round.hold(child);
     advance(key, header);
     return true;
+  }
+  // Only between machines: nearby, a link has little in front of it, and nothing lags for long.
+  if (!key.asks && !key.coded() && !links_[rank]->nearby()) {
+    key.asks = true;
+    to_ask_.push_back({now_ns() + limits::kWantAfterNs, key.key, header.round});
   }
   // Asked again: while this one was coming in, another may have taken the place of the sum.
   landed = landed && (!payload || may_hold(key, child, size > 0 ? size : key.length));

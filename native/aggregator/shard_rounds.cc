@@ -10,6 +10,7 @@ namespace byteps {
 void Shard::open_round(KeyState& key, const Terms& terms) {
   key.terms = terms;
   key.opened_ns = now_ns();
+  key.asks = false;
   key.stall_told = false;
   ++open_rounds_;
   if (!key.coded()) open_bytes_ += key.length;  // the first contribution becomes the sum, and stays
@@ -137,8 +138,8 @@ void Shard::send_result(KeyState& key, Way way, const Header& to) {
 // Ranks that are interrupted by something more urgent at different moments are through with different pieces.
 // Without this, what only some of them have sent would wait until the others come back to it.
 void Shard::ask_for_missing(int64_t now) {
-  for (; !opened_.empty() && opened_.front().ask_ns <= now; opened_.pop_front()) {
-    const auto& [_, id, round] = opened_.front();
+  for (; !to_ask_.empty() && to_ask_.front().ask_ns <= now; to_ask_.pop_front()) {
+    const auto& [_, id, round] = to_ask_.front();
     const KeyState* key = keys_.find(id);
     if (!key || !key->round.open() || key->round.round() != round || !key->failure.empty()) continue;
     for (uint16_t child = 0; child < children(); ++child) {

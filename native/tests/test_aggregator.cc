@@ -228,6 +228,25 @@ TEST(nobody_is_asked_on_the_same_machine) {
   }
 }
 
+TEST(who_is_missing_is_asked_when_another_machine_waits_though_one_here_was_first) {
+  Server server(3);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  for (uint16_t i = 0; i < 3; ++i) peers.push_back(server.connect(i, i == 0 ? Wire::tcp : Wire::far));
+  for (auto& peer : peers) peer->declare(1, 4);
+  for (uint32_t round = 0; round < 2; ++round) {
+    peers[0]->push(1, round, {1});
+    CHECK(peers[2]->silent());  // nobody's link waits for it
+    peers[1]->push(1, round, {2});
+    if (round > 0) {
+      const auto frame = peers[2]->receive();
+      CHECK(frame && frame->header.type == FrameType::want && frame->header.round == round);
+    }
+    for (auto& peer : peers) CHECK(peer->silent());
+    peers[2]->push(1, round, {4});
+    for (auto& peer : peers) expect_result(*peer, round, 7);
+  }
+}
+
 TEST(different_operations_on_one_tensor_are_an_error_for_all) {
   Server server(2);
   auto a = server.connect(0), b = server.connect(1);
