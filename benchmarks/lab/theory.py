@@ -164,7 +164,7 @@ def main() -> int:
     add("--cases", type=list_of(case), help=f"workers + server machines ({CASES})")
     add("--rate", type=float, default=200.0, metavar="MBIT", help="of a link, halved for n = 8 (%(default)s)")
     add("--mbytes", type=positive, help="of the tensor (32)")
-    add("--inner", type=positive, help="rounds of a sample (%(default)s)", default=1)
+    add("--inner", type=positive, help="rounds of a sample (%(default)s)", default=2)
     add("--partition", type=positive, default=PARTITION_BYTES, help="BYTEPS_PARTITION_BYTES (%(default)s)")
     args = arguments(made)
     args.cases = args.cases or list_of(case)(TINY_CASES if args.tiny else CASES)

@@ -45,6 +45,7 @@ void bind_wire(nb::module_& m) {
   m.attr("PROTOCOL_VERSION") = int{kProtocolVersion};
   m.attr("MAX_CONTROL_BYTES") = limits::kMaxControlBytes;
   m.attr("PIECE_BYTES") = limits::kPieceBytes;
+  m.attr("FAR_PIECE_BYTES") = limits::kFarPieceBytes;
   for (const auto type : {FrameType::hello, FrameType::challenge, FrameType::proof, FrameType::welcome,
                           FrameType::reject, FrameType::control, FrameType::beat, FrameType::declare,
                           FrameType::push, FrameType::result, FrameType::credit, FrameType::resend,

@@ -41,6 +41,23 @@ TEST(pieces_leave_in_one_order_over_all_links) {
   CHECK(budget.admit(b, {0, 1, 3}, kPiece, 0));
 }
 
+TEST(links_that_are_equally_far_with_a_tensor_go_in_its_order_and_the_one_behind_first) {
+  Budget budget;
+  budget.add_link(kPiece);
+  FakeLink a, b;
+  constexpr uint32_t kHalf = 1u << 31;
+  CHECK(budget.admit(a, {0, 1, 0, 0}, kPiece, 0));
+  CHECK(!budget.admit(b, {0, 1, 0, 9}, kPiece, 0));
+  CHECK(!budget.admit(a, {0, 1, kHalf, 1}, kPiece, 0));
+  budget.received(kPiece, 0, no_round_trip);
+  CHECK(!budget.admit(a, {0, 1, kHalf, 1}, kPiece, 0));  // b has sent nothing yet
+  CHECK(budget.admit(b, {0, 1, 0, 9}, kPiece, 0));
+  CHECK(!budget.admit(b, {0, 1, kHalf, 10}, kPiece, 0));
+  budget.received(kPiece, 0, no_round_trip);
+  CHECK(!budget.admit(b, {0, 1, kHalf, 10}, kPiece, 0));
+  CHECK(budget.admit(a, {0, 1, kHalf, 1}, kPiece, 0));
+}
+
 TEST(a_link_gets_its_part_of_the_window_and_never_less_than_two_pieces) {
   Budget budget;
   budget.add_link(40 * kPiece);

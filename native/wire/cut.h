@@ -1,10 +1,10 @@
 // How a tensor is cut into partitions and pieces: pure arithmetic, the same on workers and servers.
 //
-// A partition (BYTEPS_PARTITION_BYTES) is placed on one server. It travels in pieces of kPieceBytes, so that
-// a piece stays in the caches between being received, added and sent, and an urgent tensor overtakes within a
-// piece. Pieces are numbered through the whole tensor and never cross a partition's end; those of a partition
-// go round the server's shards, beginning with the one that the scheduler chose. A partition that is
-// compressed is one piece: it has one codec with one state.
+// A partition (BYTEPS_PARTITION_BYTES) is placed on one server. It travels in pieces (limits.h says of which
+// size), so that a piece stays in the caches between being received, added and sent, and an urgent tensor
+// overtakes within a piece. Pieces are numbered through the whole tensor and never cross a partition's end;
+// those of a partition go round the server's shards, beginning with the one that the scheduler chose. A
+// partition that is compressed is one piece: it has one codec with one state.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,11 @@ namespace byteps {
 
 struct Cut {
   uint64_t tensor_bytes = 0;
-  uint64_t partition_bytes = 0;   // a multiple of 8, so that no element is cut
-  bool whole_partitions = false;  // a partition is one piece
+  uint64_t partition_bytes = 0;              // a multiple of 8, so that no element is cut
+  bool whole_partitions = false;             // a partition is one piece
+  uint32_t cut_bytes = limits::kPieceBytes;  // else one has this many, the same on all members
 
-  uint64_t piece_bytes() const { return whole_partitions ? partition_bytes : limits::kPieceBytes; }
+  uint64_t piece_bytes() const { return whole_partitions ? partition_bytes : cut_bytes; }
 
   uint32_t partitions() const {
     return static_cast<uint32_t>((tensor_bytes + partition_bytes - 1) / partition_bytes);
@@ -53,6 +54,9 @@ inline const char* invalid(const Cut& cut) {
   if (cut.partition_bytes == 0 || cut.partition_bytes % 8 != 0)
     return "partition size is not a multiple of 8";
   if (cut.partition_bytes > limits::kMaxPartitionBytes) return "partition size is too large";
+  if (cut.cut_bytes % 8 != 0 || cut.cut_bytes < limits::kMinPieceBytes ||
+      cut.cut_bytes > limits::kMaxPartitionBytes)
+    return "piece size is not a multiple of 8 from 4096 to 2^30";
   if (cut.tensor_bytes > limits::kMaxTensorBytes) return "tensor is too large";
   if (cut.tensor_bytes / std::min<uint64_t>(cut.partition_bytes, cut.piece_bytes()) >=
       limits::kMaxPieces / 2) {

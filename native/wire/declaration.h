@@ -7,7 +7,8 @@
 //   24 f64 k
 //   32 u64 seed
 //   40 u32 length of the name
-//   44 the name, UTF-8, then the text, UTF-8
+//   44 u32 piece bytes; of a tensor with a codec they mean nothing
+//   48 the name, UTF-8, then the text, UTF-8
 #pragma once
 
 #include <cstring>
@@ -35,7 +36,7 @@ struct Declaration {
   CodecFields codec;
 };
 
-constexpr size_t kDeclarationFixedBytes = 44;
+constexpr size_t kDeclarationFixedBytes = 48;
 
 inline std::vector<std::byte> encode_declaration(const Declaration& d) {
   std::vector<std::byte> out(kDeclarationFixedBytes + d.name.size() + d.codec.text.size());
@@ -50,6 +51,7 @@ inline std::vector<std::byte> encode_declaration(const Declaration& d) {
   std::memcpy(out.data() + 24, &d.codec.k, 8);
   std::memcpy(out.data() + 32, &d.codec.seed, 8);
   std::memcpy(out.data() + 40, &name_bytes, 4);
+  std::memcpy(out.data() + 44, &d.cut.cut_bytes, 4);
   std::memcpy(out.data() + kDeclarationFixedBytes, d.name.data(), name_bytes);
   std::memcpy(out.data() + kDeclarationFixedBytes + name_bytes, d.codec.text.data(), text_bytes);
   return out;
@@ -68,6 +70,7 @@ inline Declaration decode_declaration(const std::vector<std::byte>& bytes) {
   std::memcpy(&d.codec.k, bytes.data() + 24, 8);
   std::memcpy(&d.codec.seed, bytes.data() + 32, 8);
   std::memcpy(&name_bytes, bytes.data() + 40, 4);
+  std::memcpy(&d.cut.cut_bytes, bytes.data() + 44, 4);
   if (name_bytes > limits::kMaxNameBytes || text_bytes > limits::kMaxNameBytes ||
       bytes.size() != kDeclarationFixedBytes + name_bytes + text_bytes) {
     throw WireError("DECLARE: lengths of the texts do not fit the payload");

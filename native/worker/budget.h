@@ -2,9 +2,10 @@
 //
 // Servers hold different shares of the bytes (scheduler/shares.py), but TCP gives every connection the same
 // part of a link. Left alone, the small shares would be through early and the large ones late, and the links
-// of the large ones idle at first. So pieces leave in one order over all connections, that of priority and
-// submission, and no further ahead of the oldest that is under way than the network can use: each connection
-// then gets the part that its share of the bytes needs, and all are through at the same time.
+// of the large ones idle at first. So pieces leave in one order over all connections, that of priority,
+// submission and how far each connection is with its own, and no further ahead of the oldest that is under
+// way than the network can use: each connection then gets the part that its share of the bytes needs, and all
+// are through at the same time.
 //
 // Thread-safe. A link that is refused is told to ask again (`nudge`) when it is its turn.
 #pragma once
@@ -24,10 +25,11 @@ class Budget {
   struct Place {
     int32_t priority = 0;
     int64_t submitted_ns = 0;
+    uint32_t progress = 0;  // what part of the tensor's pieces on this link went before it, of 2^32
     uint32_t piece = 0;
     bool before(const Place& other) const {
-      return std::tuple(-int64_t{priority}, submitted_ns, piece) <
-             std::tuple(-int64_t{other.priority}, other.submitted_ns, other.piece);
+      return std::tuple(-int64_t{priority}, submitted_ns, progress, piece) <
+             std::tuple(-int64_t{other.priority}, other.submitted_ns, other.progress, other.piece);
     }
   };
   class Link {

@@ -57,6 +57,7 @@ std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DT
                                         bool direct, const std::optional<compress::DeclaredCodec>& codec,
                                         bool momentum) {
   cut.whole_partitions = codec.has_value();
+  cut.cut_bytes = settings_.piece_bytes;
   if (const char* reason = invalid(cut)) throw std::invalid_argument(name + ": " + reason);
   if (name.size() > limits::kMaxNameBytes)
     throw std::invalid_argument("the name of a tensor has at most 4096 bytes");

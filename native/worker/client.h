@@ -26,6 +26,7 @@ struct ClientSettings {
   uint32_t ranks = 1;              // of the job; averages of compressed tensors are over them
   unsigned codec_threads = 0;      // that compress; 0: in the threads that send
   uint64_t credit_bytes = 0;       // per link; 0: no limit
+  uint32_t piece_bytes = limits::kPieceBytes;  // of tensors without a codec; all workers alike
   double op_timeout_s = 600;
   double stall_warn_s = 10;
   std::vector<std::string> servers;  // as people should read them: "server 3 (host b)"

@@ -15,6 +15,12 @@ namespace {
 
 constexpr uint32_t kUnansweredPieces = 2;  // one is sent while the other is answered
 
+// Partitions are larger than the window, so in the order of the tensor all workers would send to one server
+// at a time. By the part of its own pieces that a link is through with, every server gets its share at once.
+uint32_t progress(const Route& route, uint32_t at) {
+  return static_cast<uint32_t>((uint64_t{at} << 32) / route.pieces.size());
+}
+
 }  // namespace
 
 ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
@@ -172,7 +178,8 @@ bool ServerLink::take_turn(const Ready& ready, uint32_t piece, uint32_t length, 
   if (!budget_) return true;
   const Operation& op = *ready.route->op;
   const int32_t priority = window_.limited() ? op.priority : 0;
-  waiting_ = !budget_->admit(*this, {priority, op.started_ns, piece}, length, now_ns());
+  const Budget::Place place{priority, op.started_ns, progress(*ready.route, ready.at), piece};
+  waiting_ = !budget_->admit(*this, place, length, now_ns());
   if (waiting_ && overtakes) {
     budget_->pass(*this, length, now_ns());
     if (ready.why != Why::wanted) overtook_ = true;

@@ -3,7 +3,8 @@
 HEADER_BYTES: int
 PROTOCOL_VERSION: int
 MAX_CONTROL_BYTES: int
-PIECE_BYTES: int
+PIECE_BYTES: int  # on one machine
+FAR_PIECE_BYTES: int  # between machines
 FRAME_HELLO: int
 FRAME_CHALLENGE: int
 FRAME_PROOF: int
@@ -243,6 +244,7 @@ class Client:
         telemetry: bool = True,
         ranks: int = 1,
         codec_threads: int = 0,
+        piece_bytes: int = ...,
     ) -> None: ...
     def connect(
         self, server: int, shard: int, fd: int, checksum: bool, nearby: bool, peer_pid: int = 0

@@ -30,6 +30,7 @@ mine = np.full({NUMBERS}, 4.0 ** bps.rank(), np.float32)
 total = bps.push_pull(mine, average=False, name="x")
 assert (total == sum(4.0 ** rank for rank in range(bps.size()))).all()
 print("host", socket.gethostname(), bps.rank())
+print("pieces", bps.counters()["pieces_sent"])
 """
 
 
@@ -69,6 +70,14 @@ def test_every_link_carries_what_theory_says(workers: int, beside: int, extra: i
     for index in range(extra):
         assert links[f"s{index}"] == (about(workers * y), about(workers * y)), links
     assert max(links["scheduler"]) < 0.05
+
+
+def test_between_hosts_pieces_are_small_whatever_the_partition() -> None:
+    done = run("--workers", "2", "--servers", "2", "--rate", "1gbit", BYTEPS_PARTITION_BYTES="4096000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    partitions = 4_096_000, NUMBERS * 4 - 4_096_000
+    expected = sum(-(-nbytes // 65_536) for nbytes in partitions)
+    assert re.findall(r"pieces (\d+)", done.stdout) == [str(expected)] * 2
 
 
 def test_the_exit_code_of_the_job_comes_back_and_wrong_use_is_told() -> None:

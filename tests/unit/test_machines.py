@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byteps.control.machines import children, machine_index, machines
+from byteps.control.machines import children, machine_index, machines, on_one_host
 from byteps.control.messages import Member, View
 
 
@@ -24,6 +24,13 @@ def test_machines_may_differ_in_size() -> None:
     job = view(0, 0, 1, 2, 2, 2)
     assert ranks(job) == [[0, 1], [2], [3, 4, 5]]
     assert [machine_index(job, rank) for rank in range(6)] == [0, 0, 1, 2, 2, 2]
+
+
+def test_one_host_is_where_all_members_are() -> None:
+    apart = view(0, 0)
+    assert not on_one_host(apart)  # the server is elsewhere
+    together = View(1, 0, 2, [*apart.workers(), Member("server", 0, "a", "10.0.0.1", 9000, 2, 0, 0, 1, 99)])
+    assert on_one_host(together)
 
 
 def test_children_of_grouped_ranks_are_machines() -> None:

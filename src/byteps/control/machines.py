@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from byteps.control.messages import Member, View
 
-__all__ = ["children", "machine_index", "machines"]
+__all__ = ["children", "machine_index", "machines", "on_one_host"]
 
 
 def machines(view: View) -> list[list[Member]]:
@@ -24,6 +24,11 @@ def machine_index(view: View, rank: int) -> int:
     """The place of a rank's machine among all machines; ids need not be 0 to n-1 after a job has shrunk."""
     workers = view.workers()
     return sorted({worker.worker_id for worker in workers}).index(workers[rank].worker_id)
+
+
+def on_one_host(view: View) -> bool:
+    """True when no byte of the job crosses a network, as far as the names of hosts tell."""
+    return len({member.host for member in view.members}) == 1
 
 
 def children(view: View, grouped: bool) -> tuple[list[str], list[int]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from byteps import _core
 from byteps.config import Config
 from byteps.control.hello import job_number
-from byteps.control.machines import children
+from byteps.control.machines import children, on_one_host
 from byteps.control.messages import TensorSpec, View
 from byteps.observe import logging
 from byteps.scheduler.placement import aligned
@@ -88,6 +88,7 @@ class RemoteControl:
             telemetry=config.telemetry_on,
             ranks=view.size,
             codec_threads=config.threadpool_size,
+            piece_bytes=_core.PIECE_BYTES if on_one_host(view) else _core.FAR_PIECE_BYTES,
         )
         group = self.scheduler.form_group(machine, view)
         if group is not None:
