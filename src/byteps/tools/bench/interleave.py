@@ -14,10 +14,19 @@ __all__ = ["Measure", "interleave"]
 Measure = Callable[[Series, int], Sample]  # of one series, with so many rounds in a row
 
 
-def interleave(title: str, settings: Sequence[Sequence[Series]], measure: Measure, repeats: int) -> None:
-    """Fill the series of every setting. What disturbs the machine for a while disturbs all of them."""
-    for one in (one for entrants in settings for one in entrants):
-        measure(one, 1)  # declares tensors, warms caches and connections; not counted
+def interleave(
+    title: str,
+    settings: Sequence[Sequence[Series]],
+    measure: Measure,
+    repeats: int,
+    warm: Sequence[Series] | None = None,
+) -> None:
+    """Fill the series of every setting. What disturbs the machine for a while disturbs all of them.
+
+    ``warm`` are run once before, uncounted: to declare tensors, to warm caches and connections. All, if None.
+    """
+    for one in [one for entrants in settings for one in entrants] if warm is None else warm:
+        measure(one, 1)
     plans = [orders(entrants, repeats) for entrants in settings]
     with progress(title, repeats * sum(map(len, settings))) as step:
         for repetition in range(repeats):
