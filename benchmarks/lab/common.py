@@ -22,8 +22,8 @@ __all__ = ["CREDIT", "PARTITION_BYTES", "arguments", "environment", "finish", "p
 HERE = Path(__file__).parent
 # A partition of the default size takes a third of a second on a link of 100 Mbit/s: the first and the last
 # of a round travel while other links are idle, and workers drift apart by as much. These take 0.7 ms at 200
-# Mbit/s, as the pieces into which partitions are cut (384 KB) do at 5 Gbit/s. Credit is in partitions: with
-# this much, the window decides.
+# Mbit/s, about as long as the pieces into which partitions are cut between machines (64 KB) at 1 Gbit/s.
+# Credit is in partitions: with this much, the window decides.
 PARTITION_BYTES = 16384
 CREDIT = 16
 STOLEN_WORTH_TELLING = 0.02
@@ -70,8 +70,7 @@ def told(ratio: Ratio | None, text: str = "{} x") -> str:
     """
     if ratio is None:
         return ""
-    quartiles = f"[{ratio.q1:.2f} to {ratio.q3:.2f}]"
-    return text.format(f"{ratio.value:.2f} {quartiles}") if ratio.differs() else f"no difference {quartiles}"
+    return text.format(ratio) if ratio.differs() else f"no difference [{ratio.q1:.2f} to {ratio.q3:.2f}]"
 
 
 def finish(

@@ -36,8 +36,7 @@ def spread(values: Sequence[float]) -> str:
     >>> spread([1.0, 1.1, 1.2])
     '1.10 [1.05 to 1.15]'
     """
-    found = Ratio.of(values)
-    return f"{found.value:.2f} [{found.q1:.2f} to {found.q3:.2f}]"
+    return str(Ratio.of(values))
 
 
 def compared(over: One, under: One, text: str = "{}") -> str:

@@ -42,6 +42,9 @@ class Ratio:
         """From the ratio of each repetition."""
         return cls(quantile(pairs, 0.5), quantile(pairs, 0.25), quantile(pairs, 0.75))
 
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.q1:.2f} to {self.q3:.2f}]"
+
     def differs(self, than: float = 1.0) -> bool:
         """False when the spread is larger than the difference: then there is nothing to tell.
 
