@@ -157,17 +157,40 @@ def trained(optimizer: Any, params: Any, x: Any, y: Any) -> list[Any]:
     return jax.tree.leaves(params)
 
 
+def in_front(optimizer: Any) -> Any:
+    """The exchange as the first link of a chain."""
+    return optax.chain(bps.distributed(optax.identity()), optimizer)
+
+
 @check
 def optax_against_one_process() -> None:
     x, y = data()
-    for make in (
-        lambda: optax.sgd(0.1, momentum=0.9),
-        lambda: optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(0.01)),
+    mine = x[bps.rank() :: 2], y[bps.rank() :: 2]
+    clip = optax.clip_by_global_norm(0.1)  # less than the norm of every step
+    for make, wrap in (
+        (lambda: optax.sgd(0.1, momentum=0.9), bps.distributed),
+        (lambda: optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(0.01)), bps.distributed),
+        (lambda: optax.chain(clip, optax.sgd(0.1, momentum=0.9)), bps.distributed),
+        (lambda: optax.chain(clip, optax.clip(0.01), optax.sgd(0.1)), in_front),
+        (lambda: optax.MultiSteps(optax.chain(clip, optax.sgd(0.1)), 2), bps.distributed),
+        (lambda: optax.apply_if_finite(optax.chain(clip, optax.sgd(0.1)), 3), bps.distributed),
     ):
         wanted = trained(make(), parameters(0), x, y)
         params = bps.broadcast_parameters(parameters(bps.rank()), root_rank=0)
-        got = trained(bps.distributed(make()), params, x[bps.rank() :: 2], y[bps.rank() :: 2])
+        got = trained(wrap(make()), params, *mine)
         close(got, wanted, 2e-5)
+        close(got, bps.broadcast(got, 0), 0)  # alike on both ranks, bit for bit
+
+
+@check
+def a_step_that_is_not_finite_on_one_rank_is_skipped_on_all() -> None:
+    optimizer = bps.distributed(optax.apply_if_finite(optax.sgd(1.0), 3))
+    params = {"w": jnp.zeros(2, "float32")}
+    state = optimizer.init(params)
+    for value, wanted in ((1.0, -1.0), (np.inf if bps.rank() else 1.0, -1.0), (1.0, -2.0)):
+        updates, state = jax.jit(optimizer.update)({"w": jnp.full(2, value, "float32")}, state, params)
+        params = optax.apply_updates(params, updates)
+        np.testing.assert_array_equal(params["w"], [wanted, wanted])
 
 
 @check

@@ -99,6 +99,53 @@ def gradients_are_there_to_be_clipped() -> None:
     trainer.update(1)
 
 
+def clipped(net: Any, trainer: Any, x: Any, y: Any, distributed: bool) -> list[Array]:
+    """As scripts do it: what ``step()`` does, in two parts, and clipping between them."""
+    for _ in range(5):
+        with autograd.record():
+            loss = LOSS(net(x), y)
+        loss.backward()
+        if distributed:
+            trainer.allreduce_grads()
+        gradients = [each.grad() for each in net.collect_params().values()]
+        if (
+            distributed
+        ):  # sums over the samples of a rank, averaged over ranks: half of the sum of one process
+            assert gluon.utils.clip_global_norm(gradients, 0.05 * len(x)) > 0.05 * len(x)
+            trainer.update(len(x))
+        else:
+            gluon.utils.clip_global_norm(gradients, 0.05 * len(x))
+            trainer.step(len(x))
+    return [each.data().asnumpy() for each in net.collect_params().values()]
+
+
+@check
+def clipping_against_one_process() -> None:
+    x, y = data()
+    single = network(0)
+    plain = gluon.Trainer(single.collect_params(), "sgd", SGD, kvstore=None)
+    wanted = clipped(single, plain, mx.nd.array(x), mx.nd.array(y), False)
+    net = network(0)
+    trainer = bps.DistributedTrainer(net.collect_params(), "sgd", SGD)
+    got = clipped(net, trainer, half(x), half(y), True)
+    close(got, wanted)
+    alike(got, "clipped")
+    by_value = {**SGD, "clip_gradient": 0.005}  # what the optimizer itself has
+    single, net = network(0), network(0)
+    plain = gluon.Trainer(single.collect_params(), "sgd", by_value, kvstore=None)
+    trainer = bps.DistributedTrainer(net.collect_params(), "sgd", by_value)
+    got = trained(net, trainer, half(x), half(y))
+    close(got, trained(single, plain, mx.nd.array(x), mx.nd.array(y)))
+    alike(got, "clipped by value")
+
+
+def alike(weights: list[Array], name: str) -> None:
+    """On both ranks, bit for bit."""
+    for index, weight in enumerate(weights):
+        other = bps.broadcast(mx.nd.array(weight), 0, name=f"{name} {index}").asnumpy()
+        np.testing.assert_array_equal(weight, other)
+
+
 @check
 def optimizer_against_one_process() -> None:
     x, y = data()
@@ -216,6 +263,9 @@ def momentum_of_the_core_is_that_of_nag() -> None:
         trainer.update(1)
     with raises(ConfigError, "momentum", "Adam"):
         bps.DistributedTrainer(net.collect_params(), "adam", {}, compression_params=params)
+    clipping = {**options, "clip_gradient": 0.1}
+    with raises(ConfigError, "clip_gradient", "before its momentum"):
+        bps.DistributedTrainer(net.collect_params(), "nag", clipping, compression_params=params)
 
 
 @check
@@ -248,9 +298,7 @@ def compressed_training_learns() -> None:
         before = float(LOSS(net(half(x)), half(y)).mean().asscalar())
         weights = trained(net, trainer, half(x), half(y), 20)
         assert float(LOSS(net(half(x)), half(y)).mean().asscalar()) < 0.8 * before, params
-        for index, weight in enumerate(weights):  # alike on both ranks, bit for bit
-            other = bps.broadcast(mx.nd.array(weight), 0, name=f"compressed {number} {index}").asnumpy()
-            np.testing.assert_array_equal(weight, other)
+        alike(weights, f"compressed {number}")
 
 
 @check

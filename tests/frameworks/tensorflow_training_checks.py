@@ -68,6 +68,37 @@ def tape_against_one_process() -> None:
         close(trained(bps.rank(), part(x), part(y), distributed=True, graph=graph), wanted)
 
 
+def clipped(seed: int, x: Array, y: Array, distributed: bool, graph: bool) -> list[Array]:
+    weights = variables(seed)[:3]
+
+    def step(x: Any, y: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = loss_of(weights, x, y)
+        if distributed:
+            tape = bps.DistributedGradientTape(tape)
+        gradients, norm = tf.clip_by_global_norm(tape.gradient(loss, weights), 0.1)
+        tf.debugging.assert_greater(norm, 0.1)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.assign_sub(tf.clip_by_value(gradient, -0.01, 0.01))
+
+    run = tf.function(step) if graph else step
+    for _ in range(10):
+        run(tf.constant(x), tf.constant(y))
+    return [weight.numpy() for weight in weights]
+
+
+@check
+def clipping_after_the_tape_against_one_process() -> None:
+    x, y = data()
+    wanted = clipped(0, x, y, distributed=False, graph=False)
+    for graph in (False, True):
+        got = clipped(0, part(x), part(y), distributed=True, graph=graph)
+        close(got, wanted)
+        for index, weight in enumerate(got):  # alike on both ranks, bit for bit
+            other = bps.broadcast(weight.copy(), 0, name=f"clipped {graph} {index}")
+            np.testing.assert_array_equal(weight, other)
+
+
 @check
 def different_graphs_are_named() -> None:
     weight = tf.Variable(tf.ones(3), name=f"weight{bps.rank()}")
@@ -123,7 +154,7 @@ def variables_of_every_dtype() -> None:
             np.testing.assert_array_equal(tf.cast(variable, "int32").numpy(), [[1, 1]])
 
 
-def session_weights(seed: int, x: Array, y: Array, distributed: bool) -> Array:
+def session_weights(seed: int, x: Array, y: Array, distributed: bool, clips: bool = False) -> Array:
     with tf.Graph().as_default():
         rng = np.random.default_rng(seed)
         weights = [
@@ -143,7 +174,13 @@ def session_weights(seed: int, x: Array, y: Array, distributed: bool) -> Array:
         if distributed:
             optimizer = bps.DistributedOptimizer(optimizer)
             hooks = [bps.BroadcastGlobalVariablesHook(0)]
-        train = optimizer.minimize(loss, global_step=v1.train.get_or_create_global_step())
+        counter = v1.train.get_or_create_global_step()
+        if clips:
+            gradients, own = zip(*optimizer.compute_gradients(loss), strict=True)
+            gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+            train = optimizer.apply_gradients(zip(gradients, own, strict=True), global_step=counter)
+        else:
+            train = optimizer.minimize(loss, global_step=counter)
         with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
             for _ in range(8):
                 session.run(train)
@@ -154,8 +191,9 @@ def session_weights(seed: int, x: Array, y: Array, distributed: bool) -> Array:
 @check
 def a_session_of_tensorflow_1() -> None:
     x, y = data()
-    wanted = session_weights(0, x, y, distributed=False)
-    close([session_weights(bps.rank(), part(x), part(y), distributed=True)], [wanted])
+    for clips in (False, True):
+        wanted = session_weights(0, x, y, False, clips)
+        close([session_weights(bps.rank(), part(x), part(y), True, clips)], [wanted])
 
 
 @check
@@ -167,7 +205,7 @@ def an_optimizer_is_wrapped_once() -> None:
             bps.DistributedOptimizer(wrapped)
 
 
-def model(seed: int) -> Any:
+def model(seed: int, optimizer: Any = None) -> Any:
     keras.utils.set_random_seed(seed)
     layers = [
         keras.Input((8,)),
@@ -177,7 +215,7 @@ def model(seed: int) -> Any:
     ]
     made = keras.Sequential(layers[:2] + layers[3:], name="net")
     made.compile(
-        optimizer=keras.optimizers.SGD(0.1, momentum=0.9),
+        optimizer=optimizer or keras.optimizers.SGD(0.1, momentum=0.9),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -198,6 +236,24 @@ def the_strategy_against_one_process() -> None:
     close(mirrored.get_weights(), alone.get_weights())
     close([got["loss"], got["accuracy"]], [wanted["loss"], wanted["accuracy"]])
     close(mirrored.evaluate(batches, verbose=0), alone.evaluate(batches, verbose=0))
+
+
+@check
+def the_strategy_clips_as_those_of_tensorflow_and_does_not_scale() -> None:
+    x, y = data()
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(32, drop_remainder=True)
+    strategy = MirroredStrategy()
+    with strategy.scope():
+        clipping = model(0, keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.05))
+    clipping.fit(batches, epochs=2, verbose=0, shuffle=False)
+    for index, weight in enumerate(clipping.get_weights()):  # alike on both ranks, bit for bit
+        other = bps.broadcast(weight.copy(), 0, name=f"clipped by the strategy {index}")
+        np.testing.assert_array_equal(weight, other)
+    scaling = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+    with strategy.scope():
+        scaled = model(0, scaling)
+    with raises(ConfigError, "MirroredStrategy", "DistributedOptimizer(keras.optimizers.LossScaleOptimizer("):
+        scaled.fit(batches, epochs=1, verbose=0)
 
 
 @check

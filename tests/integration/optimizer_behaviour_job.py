@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+import optimizer_exchange_checks
 import optimizer_gradient_checks
 import optimizer_refusal_checks
 import optimizer_tool_checks
@@ -14,7 +15,12 @@ import byteps.torch as bps
 
 __all__ = ["CHECKS", "MODULES", "worker"]
 
-MODULES = (optimizer_gradient_checks, optimizer_refusal_checks, optimizer_tool_checks)  # they fill CHECKS
+MODULES = (  # they fill CHECKS
+    optimizer_exchange_checks,
+    optimizer_gradient_checks,
+    optimizer_refusal_checks,
+    optimizer_tool_checks,
+)
 
 
 def worker(compiles: bool) -> dict[str, str]:

@@ -141,22 +141,26 @@ def test_what_was_refused_does_not_end_the_job_when_its_time_is_up() -> None:
         session.start("first", torch.ones(4)).wait()
         if session.rank == 0:
             pipeline = session.made[0]
-            timed_out = threading.Event()
+            asked, told, timed_out = threading.Event(), threading.Event(), threading.Event()
             next_step = pipeline._order.next
 
             def watched(wanted: str) -> str:
+                asked.set()
                 try:
                     return next_step(wanted)
                 except OperationTimeoutError:
+                    told.wait(20)  # its time is up after it was refused, however fast the two threads are
                     timed_out.set()
                     raise
 
             pipeline._order.next = watched
             pipeline._order._asking.set_timeout(timedelta(milliseconds=50))
             refused = session.start("refused", torch.ones(4))
+            assert asked.wait(20)  # what is refused before anybody asked for it is never asked for
             pipeline.refuse("refused", "ranks disagree")
             with pytest.raises(DeclarationError):
                 refused.wait()
+            told.set()
             assert timed_out.wait(20)
             pipeline._order._asking.set_timeout(timedelta(seconds=20))
         return float(session.start("later", torch.ones(4)).wait()[0])

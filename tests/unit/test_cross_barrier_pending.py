@@ -15,7 +15,9 @@ from byteps.torch.cross_barrier import _Pending  # noqa: E402
 
 
 class Exchange:
-    """Gradients that come when the test says so."""
+    """Gradients that come when the test says so, after ``step()`` has taken them."""
+
+    is_exchanged = False
 
     def __init__(self) -> None:
         self.come: set[int] = set()

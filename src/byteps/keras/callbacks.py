@@ -12,7 +12,6 @@ import byteps
 from byteps import dtypes
 from byteps._group import Group, Item
 from byteps.errors import ConfigError
-from byteps.keras.optimizer import refuse_scaling_around
 from byteps.keras.variables import broadcast_variables
 
 __all__ = [
@@ -33,7 +32,6 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._done = False
-        refuse_scaling_around(getattr(self.model, "optimizer", None))
         self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

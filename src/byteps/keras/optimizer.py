@@ -13,12 +13,13 @@ import keras
 
 from byteps.compress import parse
 from byteps.errors import ConfigError
-from byteps.keras import backends, jit
+from byteps.keras import backends, jit, scaling
 from byteps.keras.compression import Compression, is_fp16
 from byteps.worker import current
 
-__all__ = ["DistributedOptimizer", "is_distributed", "refuse_scaling_around"]
+__all__ = ["DistributedOptimizer", "is_distributed"]
 
+_BEFORE_MOMENTUM = ("clipnorm", "global_clipnorm", "clipvalue", "gradient_accumulation_steps")
 made: weakref.WeakSet[Any] = weakref.WeakSet()  # for broadcast_global_variables()
 
 
@@ -69,24 +70,13 @@ def DistributedOptimizer(
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), more)
     made.add(optimizer)
     jit.watch()
+    scaling.watch()
     return optimizer
 
 
 def is_distributed(optimizer: object) -> bool:
     """True for what ``DistributedOptimizer`` returned."""
     return isinstance(optimizer, _Distributed)
-
-
-def refuse_scaling_around(optimizer: object) -> None:
-    """ConfigError if Keras has put its loss scaling around a distributed optimizer, as it does by itself.
-
-    Each rank would look at its own gradients to decide whether to skip a step, and wait for the others.
-    """
-    if is_distributed(getattr(optimizer, "inner_optimizer", None)) and not is_distributed(optimizer):
-        raise ConfigError(
-            "fit: Keras has put its loss scaling around a distributed optimizer, so ranks could skip "
-            "different steps; pass DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
-        )
 
 
 class _Distributed(keras.optimizers.Optimizer):  # type: ignore[misc]
@@ -146,6 +136,12 @@ def _momentum_taken_out(optimizer: Any) -> dict[str, Any]:
             f"optimizer, and {type(optimizer).__name__} has none to take; pass keras.optimizers.SGD(..., "
             "momentum=0.9), or leave the key out"
         )
+    for option in _BEFORE_MOMENTUM:
+        if getattr(optimizer, option, None):
+            raise ConfigError(
+                f"DistributedOptimizer: {option} of the optimizer comes before its momentum, and with "
+                "compression_params['momentum'] = 'nesterov' it would come after it; leave one of them out"
+            )
     found = {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
     optimizer.momentum, optimizer.nesterov = 0.0, False
     return found

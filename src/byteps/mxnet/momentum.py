@@ -26,6 +26,11 @@ class Moved:
                 f'optimizer, and {type(optimizer).__name__} has none to take; pass "nag" or "sgd" with '
                 "momentum, or leave the key out"
             )
+        if optimizer.clip_gradient:
+            raise ConfigError(
+                "DistributedTrainer: clip_gradient of the optimizer comes before its momentum, and with "
+                "compression_params['momentum'] = 'nesterov' it would come after it; leave one of them out"
+            )
         self._optimizer = optimizer
         self.momentum = float(optimizer.momentum)
         self._decay = float(optimizer.wd)

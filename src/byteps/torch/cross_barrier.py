@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 import byteps.torch
-from byteps.errors import ConfigError
+from byteps.errors import BytePSError, ConfigError
 from byteps.torch import *  # noqa: F403
 from byteps.torch.gradients import GradientExchange
 from byteps.torch.layers import Layers
@@ -46,7 +46,10 @@ def CrossBarrier(model: nn.Module, optimizer: torch.optim.Optimizer, num_steps: 
     - Parameters are whole after ``synchronize()``, in ``state_dict()`` of model and optimizer, in a forward
       pass that is not for training, and after step number ``num_steps``. Call ``synchronize()`` before you
       look at them otherwise.
-    - To clip gradients call ``synchronize()`` after ``backward()``; ``step()`` uses them as they are then.
+    - ``backward()`` does not wait for gradients. Whoever touches one before ``step()``, to clip or to print
+      it, or begins another forward pass, waits for all of them: so that step is right, and has a barrier.
+    - A second ``backward()`` without a forward pass before it is refused; so is a change of memory in which
+      gradients were when ``step()`` took them. Call ``synchronize()`` before.
 
     A layer is a module that is called. A compiled module is one layer.
     """
@@ -72,6 +75,9 @@ def _crossing(model: nn.Module, optimizer: Any, num_steps: int) -> Any:
     vars(optimizer).pop("step", None)  # an older scheduler's, around the step of the old class
     pending = _Pending(optimizer, optimizer._exchange)
     layers = Layers(model, pending.enter)
+    optimizer._exchange.waits = False
+    # What the last forward pass did not use is updated before its next gradient leaves.
+    optimizer._exchange.on_end = pending.apply
     vars(optimizer).update(_pending=pending, _layers=layers, _steps_left=num_steps)
     optimizer.__class__ = type(kind.__name__, (_Crossing, kind), {"__doc__": kind.__doc__})
     # Whoever saves or loads parameters gets or replaces what the last step has made of them.
@@ -87,7 +93,7 @@ class _Pending:
     def __init__(self, optimizer: Any, exchange: GradientExchange) -> None:
         self._optimizer = optimizer
         self._exchange = exchange
-        self._updates: dict[Tensor, tuple[Tensor, dict[str, Any]]] = {}
+        self._updates: dict[Tensor, tuple[Tensor, int, dict[str, Any]]] = {}  # gradient, its version, options
         # Updates what is in its groups by the rules of the plain class, on the state of the optimizer.
         self._worker: Any = object.__new__(optimizer._plain_class)
         vars(self._worker).update(vars(optimizer))
@@ -98,7 +104,11 @@ class _Pending:
 
     def take(self) -> None:
         """Take the gradients of this step, with the options that hold now: schedulers change them."""
-        for found in vars(self._optimizer)["param_groups"]:
+        with torch._C.DisableTorchFunctionSubclass():  # reading a version is no touch that must wait
+            self._take()
+
+    def _take(self) -> None:
+        for found in self._optimizer.param_groups:
             group = without_momentum(found) if self._optimizer._moves_momentum else found
             options = {
                 key: value.clone() if isinstance(value, Tensor) else value
@@ -106,9 +116,12 @@ class _Pending:
                 if key != "params"
             }
             for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._updates[parameter] = parameter.grad, options
+                gradient = parameter.grad
+                if gradient is not None:
+                    self._updates[parameter] = gradient, gradient._version, options
                     parameter.grad = None
+                else:
+                    self._exchange.wait(parameter)  # somebody has given the gradient up on its way
 
     def enter(self, parameters: Sequence[Tensor]) -> None:
         """A layer with these parameters is about to run: update them, and with them what has come meanwhile.
@@ -116,6 +129,8 @@ class _Pending:
         Updates cost by their number more than by their size, so layers that need not wait are not entered
         one by one.
         """
+        if self._exchange.is_exchanged:
+            self._exchange.finish()  # step() is still to come, and another backward pass may add to gradients
         updates = self._updates
         needed = dict.fromkeys(parameter for parameter in parameters if parameter in updates)
         if needed:
@@ -129,9 +144,17 @@ class _Pending:
     def _update(self, parameters: Iterable[Tensor]) -> None:
         """Wait for the gradients of these parameters, and update them."""
         groups: dict[int, dict[str, Any]] = {}
+        next_gradients: dict[Tensor, Tensor | None] = {}  # that a script has set for the pass to come
         for parameter in parameters:
-            gradient, options = self._updates.pop(parameter)
+            gradient, version, options = self._updates.pop(parameter)
             self._exchange.wait(parameter)
+            if gradient._version != version:
+                raise BytePSError(
+                    f"step: the gradient {self._exchange.name(parameter)} was changed after step() took it, "
+                    "and the update with it is made only now, in the next forward pass; call "
+                    "optimizer.synchronize() before you change memory that gradients have been in"
+                )
+            next_gradients[parameter] = parameter.grad
             parameter.grad = gradient
             groups.setdefault(id(options), {**options, "params": []})["params"].append(parameter)
         if not groups:
@@ -139,9 +162,8 @@ class _Pending:
         # By name and not through the optimizer: loading a state has replaced it.
         vars(self._worker).update(param_groups=list(groups.values()), state=self._optimizer.state)
         self._step(self._worker)
-        for group in groups.values():
-            for parameter in group["params"]:
-                parameter.grad = None
+        for parameter, gradient_or_none in next_gradients.items():
+            parameter.grad = gradient_or_none
 
 
 class _Crossing(torch.optim.Optimizer):
@@ -152,10 +174,7 @@ class _Crossing(torch.optim.Optimizer):
     _layers: Layers
     _steps_left: int
     _is_ordered = False
-    # Of DistributedOptimizer:
-    _synchronize_in_step: bool
-    _synchronized: bool
-    _settled: bool
+    _prepare_step: Callable[[], None]  # of DistributedOptimizer
 
     @torch.optim.Optimizer.profile_hook_step
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -170,11 +189,9 @@ class _Crossing(torch.optim.Optimizer):
         if order is not None and not self._is_ordered:
             self._exchange.set_order(order)
             self._is_ordered = True
-        exchanged = not self._exchange.is_open and (self._synchronized or self._settled)
-        if self._synchronize_in_step and not exchanged:
-            self._exchange.flush()
-        self._synchronized = self._settled = False
+        self._prepare_step()
         self._pending.take()
+        self._exchange.end_step()
         self._steps_left -= 1
         if order is None or self._steps_left <= 0 or self._exchange.session.size == 1:
             self._pending.apply()  # nobody knows the layers yet, or no forward pass is to come
@@ -185,16 +202,24 @@ class _Crossing(torch.optim.Optimizer):
     def synchronize(self) -> None:
         """Wait for everything: parameters are up to date, and gradients, if there are any, are averages."""
         self._pending.apply()
-        if self._exchange.is_open:
-            self._exchange.synchronize()
-            self._synchronized = True
+        exchange = self._exchange
+        # Not without gradients: one rank alone may want to look at parameters.
+        if exchange.is_open or any(parameter.grad is not None for parameter in exchange.parameters):
+            exchange.synchronize()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients that ``step()`` has not taken."""
-        if self._exchange.is_open:
-            self._exchange.restart("zero_grad")
-        self._synchronized = self._settled = False
+        exchange = self._exchange
+        if exchange.is_exchanged:
+            exchange.finish()
+        if exchange.is_exchanged or exchange.is_open:
+            self._pending.apply()
+            exchange.restart("zero_grad")
         torch.optim.Optimizer.zero_grad(self, set_to_none)
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        self._pending.apply()
+        super().set_backward_passes_per_step(passes)  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         self._pending.apply()

@@ -2,54 +2,52 @@
 
 What DistributedOptimizer, DistributedDataParallel and CrossBarrier are built on. A step goes so:
 
-    backward        hooks push gradients, each after its last pass of the step
-    flush()         parameters that had no gradient here but on another rank contribute zeros
-    wait(p)         p.grad is the result
+    backward        hooks push gradients, in the last pass of the step
+    tell()          the others learn for what this rank has gradients
+    contribute()    it pushes zeros for what it has none for, but another rank has
+    finish()        every gradient is the result
 
-``synchronize()`` is the last two for all parameters. A rank learns what the others used from a small map that
-every rank pushes with ``flush()`` and that only ranks with an unused parameter wait for. So a parameter that
-no rank used keeps ``grad = None``, as in one process, and one that some rank used has a gradient on all.
+The last three happen at the end of ``backward()`` (``backward_end``), so that scripts find the result in
+``p.grad``. CrossBarrier leaves out ``finish()`` and calls ``wait(p)``. What has not happened by then is done
+by ``step()``.
+
+A result is the same on all ranks, and so is what a script makes of it. Therefore a further backward pass may
+add to it, and be exchanged in its turn: the average over the ranks of A + g is A + the average of g. That
+does not hold where the core applies momentum: there the second exchange of a step is refused.
 """
 
 from __future__ import annotations
 
-import contextlib
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from byteps.compress.params import CodecSpec
-from byteps.errors import BytePSError, ConfigError, DeclarationError
+from byteps.errors import BytePSError, ConfigError
+from byteps.torch import backward_end, in_flight
 from byteps.torch.compression import Cast, Compression
+from byteps.torch.declared_parameters import DeclaredParameters
 from byteps.torch.gradient_slot import Slot
-from byteps.torch.ops import NUMBERS
-from byteps.torch.parameter_names import distinct
+from byteps.torch.watched import HAS_MOMENTUM, IN_STEP_ELSEWHERE, NOT_EXCHANGED, Watched
 from byteps.worker import current
 from byteps.worker.handle import Handle
-from byteps.worker.interface import Spec
 from byteps.worker.session import Session
-from byteps.worker.tensors import codec_of
 
 if TYPE_CHECKING:
     from byteps.torch.rates import Rates
-    from byteps.worker import tensors
 
 __all__ = ["GradientExchange"]
 
-_MAP_NAME = "used parameters"
-_taken: weakref.WeakKeyDictionary[Session, set[str]] = weakref.WeakKeyDictionary()
+_numbers = itertools.count()  # of exchanges in this process, the same on every rank
 
 
-class GradientExchange:
+class GradientExchange(DeclaredParameters):
     """Sums or averages the gradients of parameters over all ranks, while the backward pass is running.
 
     All ranks make their exchanges in the same order: a second one over the same names gets names of its own.
-    Gradients of several passes are added up before they are pushed. On a machine with several ranks a
-    gradient lies in memory that they share and is the same tensor in each step: clone what you want to keep.
-    In a job of one nothing is pushed.
+    Gradients of several passes are added up before they are pushed. In a job of one nothing is pushed.
     """
 
     def __init__(
@@ -63,119 +61,46 @@ class GradientExchange:
         prefix: str = "Gradient.",
         rates: Rates | None = None,
     ) -> None:
-        self.session = current.required("GradientExchange")
+        super().__init__(prefix, compression_params)
+        self.number = next(_numbers)
         self.average = average
         self.compression = compression
         self.compression_params = compression_params
-        self.passes_per_step = _count(passes_per_step)
-        self.paused = False  # hooks do nothing: gradients stay with their rank
-        self.is_open = False  # a hook has run since the last flush()
-        self.warned_of_sparse = False
-        self.readiness: list[Slot] | None = []  # in the first step, the order in which gradients come
-        self._codec = codec_of(compression_params)
         self.rates = rates  # of the optimizer, where there is one and a codec asks for it
-        self._has_momentum = CodecSpec.from_text(self._codec).momentum is not None
-        self._slots: dict[Tensor, Slot] = {}
-        self._map = torch.zeros(0, dtype=torch.int32)
-        self._map_handle: Handle[Any] | None = None
-        self._prefix = prefix
-        self._numbered = False
+        self.passes_per_step = self.passes_left = _count(passes_per_step)
+        self.waits = True  # at the end of backward(), until the results are there
+        self.paused = False  # hooks do nothing: gradients stay with their rank
+        self.on_end: Callable[[], object] | None = None  # called first when a backward pass is over
+        self.task = -1  # of autograd, in which a hook has run last
+        self.is_open = False  # a hook has run since the last exchange
+        self.is_exchanged = False  # there was an exchange since the last step() or zero_grad()
+        self.warned_of_sparse = self.warned_of_other = False
+        self.readiness: list[Slot] | None = []  # in the first step, the order in which gradients come
+        self._told: list[Slot] = []  # what no hook has pushed, between tell() and contribute()
+        self._absent: dict[Slot, None] = {}  # had no gradient in the last exchange, on any rank
+        self._lead = 0  # exchanges less steps
+        self._in_step = False  # the last exchange was made by step()
+        self._finished = True  # nothing is on its way that finish() would wait for
+        self._watched: Watched | None = None
+        in_flight.exchanges.add(self)
         self.add(named_parameters)
 
-    # Parameters
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """In the order in which they were given."""
-        return list(self._slots)
-
-    @property
-    def handles(self) -> dict[Tensor, Handle[Any]]:
-        """Operations of this step that nobody has waited for, by parameter."""
-        return {parameter: slot.handle for parameter, slot in self._slots.items() if slot.handle is not None}
-
-    def name(self, parameter: Tensor) -> str:
-        """The name under which the gradient of ``parameter`` travels."""
-        return self._slots[parameter].name
+    # Parameters and settings, the same on every rank
 
     def add(self, named_parameters: Iterable[tuple[str, Tensor]]) -> None:
-        """Take more parameters, on every rank the same; all are declared with one message.
+        """Take more parameters; all are declared with one message.
 
-        A parameter given under several names (shared layers) has the first. Frozen ones take part from
-        when they are not frozen any more.
+        Frozen ones take part from when they are not frozen any more.
         """
         self.restart("add")
-        new = {
-            name: parameter
-            for name, parameter in distinct(named_parameters).items()
-            if parameter not in self._slots and (parameter.requires_grad or parameter.dtype in NUMBERS)
-        }
-        if not self._numbered:
-            self._number(new)
-        known = {slot.name for slot in self._slots.values()}
-        for name, parameter in new.items():
-            slot = Slot(self, self._prefix + name, parameter, len(self._slots))
-            if slot.name in known:
-                raise ConfigError(f"add: there is a parameter called {name!r} already; give it another name")
-            self._slots[parameter] = slot
-        self._map = torch.zeros(len(self._slots), dtype=torch.int32)
+        self._take(self, named_parameters)
         self.bind()
-
-    def _number(self, new: Mapping[str, Tensor]) -> None:
-        taken = _taken.setdefault(self.session, set())
-        number, prefix = 1, self._prefix
-        while any(prefix + name in taken for name in (*new, _MAP_NAME)):
-            number += 1
-            prefix = f"{self._prefix}{number}."
-        self._prefix = prefix
-        self._numbered = True
 
     def bind(self) -> Session:
         """Declare everything in the current membership; done again by the first hook after ``resume()``."""
-        self.session = session = current.required("GradientExchange")
-        self._map_handle = None
-        self.is_open = False
-        if self.is_idle:
-            for slot in self._slots.values():
-                slot.remove()
-            return session
-        taken = _taken.setdefault(session, set())
-        specs = [slot.spec(self._codec) for slot in self._slots.values()]
-        specs.append(Spec(self._prefix + _MAP_NAME, NUMBERS[torch.int32], tuple(self._map.shape)))
-        taken.update(spec.name for spec in specs)
-        _declare(session, specs)
-        for slot in self._slots.values():
-            slot.bind(session)
-        return session
-
-    @property
-    def is_idle(self) -> bool:
-        """True in a job of one: nothing is pushed, unless the core has something to do to gradients."""
-        return self.session.size == 1 and not self._has_momentum
-
-    def declared(self) -> Iterator[tuple[str, tensors.Tensor]]:
-        """Name of the parameter and declared tensor of everything whose gradient travels."""
-        if current.session is not self.session:
-            self.bind()
-        if not self.is_idle:
-            for slot in self._slots.values():
-                yield slot.name.removeprefix(self._prefix), slot.declared
-
-    @property
-    def is_between_passes(self) -> bool:
-        """True when a parameter has got some of the step's backward passes and waits for the others."""
-        return any(0 < slot.left < self.passes_per_step for slot in self._slots.values())
-
-    def restart(self, operation: str) -> None:
-        """Count the backward passes of this step anew; refused when gradients are on their way."""
-        for slot in self._slots.values():
-            if slot.handle is not None:
-                raise BytePSError(
-                    f"{operation}: the gradient {slot.name} is on its way to the other ranks and would be "
-                    "changed under them; call step() or synchronize() first"
-                )
-            slot.left = self.passes_per_step
-        self.is_open = False
+        self.is_open = self.is_exchanged = False
+        self._told, self._absent, self._watched, self._lead = [], {}, None, 0
+        return super().bind()
 
     def set_order(self, parameters: Iterable[Tensor]) -> None:
         """Say in which order the next forward pass needs the parameters: the first is the most urgent.
@@ -191,54 +116,159 @@ class GradientExchange:
         """Add up the gradients of this many backward passes before they are pushed."""
         wanted = _count(passes)
         self.restart("set_backward_passes_per_step")
-        self.passes_per_step = wanted
-        self.restart("set_backward_passes_per_step")
+        self.passes_per_step = self.passes_left = wanted
 
-    def remove(self) -> None:
-        """Take the hooks off, on every rank; its names can be used again."""
+    def restart(self, operation: str) -> None:
+        """Begin the step anew, as if there had been no backward pass; refused while gradients travel."""
         for slot in self._slots.values():
-            slot.remove()
-        _taken.get(self.session, set()).difference_update(slot.name for slot in self._slots.values())
-        _taken.get(self.session, set()).discard(self._prefix + _MAP_NAME)
+            if slot.handle is not None:
+                raise BytePSError(
+                    f"{operation}: the gradient {slot.name} is on its way to the other ranks and would be "
+                    "changed under them; call synchronize() first, or step()"
+                )
+            slot.is_fresh = False
+        self._renew()
 
-    # A step
+    def _renew(self) -> None:
+        self.passes_left = self.passes_per_step
+        self.is_open = self.is_exchanged = False
+        self._absent, self._watched = {}, None
 
-    def flush(self) -> None:
-        """The backward passes of this step are over: push what the hooks have not."""
+    # An exchange
+
+    def enter(self, task: int, grad: Tensor) -> None:
+        """From the first hook in a task of autograd, which has added to ``grad``: be there at its end."""
+        if not self._finished and self.is_exchanged:  # with CrossBarrier, a second pass before step()
+            if names := self.names_in_flight({id(grad)}):
+                raise BytePSError(
+                    f"backward: a second pass has added to {names[0]} while it is on its way to the other "
+                    "ranks, for CrossBarrier does not wait at the end of backward(); call "
+                    "optimizer.synchronize() between the passes, or set backward_passes_per_step"
+                )
+            self.finish()
+        self.task = task
+        backward_end.join(self, task)
+
+    def end_pass(self) -> bool:
+        """A backward pass is over; True when gradients are to be exchanged now."""
+        if self.on_end is not None:
+            self.on_end()
+        if not self.is_open:  # no gradient came, or step() was called inside the pass
+            return False
+        self.keep_local()
+        self.passes_left -= 1
+        return self.passes_left == 0
+
+    def keep_local(self) -> None:
+        """Where more passes are to come: what is done to gradients before their exchange is to be noticed."""
+        if self.passes_left > 1:
+            self._watched = Watched(self._slots.values(), NOT_EXCHANGED)
+
+    def tell(self, in_step: bool = False) -> None:
+        """The backward passes of this step are over: tell the others what there is."""
         if current.session is not self.session:
             self.bind()
+        self.passes_left = self.passes_per_step
         self.is_open = False
+        self._in_step = in_step
+        self._finished = False
+        self._watched = None
         if self.is_idle:
             return
-        missing = [slot for slot in self._slots.values() if slot.handle is None]
-        absent = [slot for slot in missing if slot.parameter.grad is None]
-        used = self._exchange_map(absent)
-        for slot in missing:
-            if slot.parameter.grad is not None or used(slot):
+        self._told = [slot for slot in self._slots.values() if slot.handle is None]
+        self._absent = {slot: None for slot in self._told if not self._has_news(slot)}
+        if self.session.size > 1:
+            absent = [slot.index for slot in self._absent]
+            self._roll_call.tell(self.session, absent, self._lead, in_step)
+        self._lead += 1
+
+    def _has_news(self, slot: Slot) -> bool:
+        """True when the others have not got this gradient: after an exchange, only what came later."""
+        grad = slot.parameter.grad
+        if grad is None or type(grad) is in_flight.InFlight:  # the latter is with another exchange
+            return False
+        return not self.is_exchanged or slot.is_fresh or slot in self._absent
+
+    def contribute(self) -> list[Slot]:
+        """Push what the hooks have not; gives the slots that had no gradient here and have one now."""
+        told, self._told = self._told, []
+        absent: Mapping[Slot, None] = self._absent
+        wanted: dict[Slot, None] = {}
+        # What is frozen is so on every rank.
+        if self.session.size > 1 and any(slot.parameter.requires_grad for slot in absent):
+            counts = self._roll_call.present()
+            wanted = {slot: None for slot in absent if counts[slot.index]}
+        for slot in told:
+            if slot not in absent or slot in wanted:
                 slot.push(self.session)
-                slot.hook()
+        self._absent = {slot: None for slot in absent if slot not in wanted}
+        self.is_exchanged = True
+        if not self.waits:
+            with torch._C.DisableTorchFunctionSubclass():  # to read a version is no touch
+                for slot in self._slots.values():
+                    slot.watch()
         if self.readiness:
             self.set_order([slot.parameter for slot in reversed(self.readiness)])
+        return list(wanted)
 
-    def _exchange_map(self, absent: list[Slot]) -> Callable[[Slot], bool]:
-        """Tell the others what has no gradient here; gives what says whether another rank has one."""
-        if self.session.size == 1:
-            return lambda slot: False
-        if self._map_handle is not None:
-            self._map_handle.wait()  # of the last step, and long done
-        self._map.fill_(1)
-        if absent:
-            self._map[[slot.index for slot in absent]] = 0
-        declared = self.session.tensors[self._prefix + _MAP_NAME]
-        address = self._map.data_ptr()
-        self._map_handle = self.session.push_pull(declared, address, address, False, 1, self._map, self._map)
-        if not any(slot.parameter.requires_grad for slot in absent):  # what is frozen is so on every rank
-            return lambda slot: False
-        counts = self._map_handle.wait().tolist()
-        return lambda slot: bool(counts[slot.index])
+    def finish(self) -> None:
+        """Until every gradient is the result."""
+        if self._finished:
+            return
+        others_in_step = self._roll_call.check(self.session)
+        for slot in self._slots.values():
+            slot.wait()
+        self._finished = True
+        if others_in_step and not self._in_step:
+            self._watched = Watched(self._slots.values(), IN_STEP_ELSEWHERE)
+        elif self.has_momentum:
+            self._watched = Watched(self._slots.values(), HAS_MOMENTUM)
+
+    def synchronize(self) -> None:
+        """Every gradient is the sum or average over all ranks; at once if the end of backward() has done it.
+
+        Raises PeerLostError or OperationTimeoutError; then no gradient means anything.
+        """
+        if self.needs_exchange:
+            self.tell()
+            self.contribute()
+        self.finish()
+        if self._watched is not None and self._watched.why is HAS_MOMENTUM:
+            self._watched = None  # whoever asks for what has momentum in it may change it
+
+    @property
+    def needs_exchange(self) -> bool:
+        """True when there may be gradients of this rank alone: of hooks, or set by hand."""
+        if current.session is not self.session:  # after resume()
+            return True
+        if self.is_open or not self.is_exchanged:
+            return not self.is_idle
+        return any(slot.parameter.grad is not None for slot in self._absent)
+
+    # From ``step()``: before it uses the gradients, and after
+
+    def prepare_step(self) -> None:
+        """Exchange what has not been exchanged; refuse what a script must not have done."""
+        if self._watched is not None:
+            self._watched.check(self.passes_per_step)
+        if self.needs_exchange:
+            self.tell(in_step=True)
+            self.contribute()
+
+    def end_step(self) -> None:
+        """The gradients have been used."""
+        self._renew()
+        self._lead -= 1
+
+    # Gradients on their way
+
+    @property
+    def handles(self) -> dict[Tensor, Handle[Any]]:
+        """Operations that nobody has waited for, by parameter."""
+        return {parameter: slot.handle for parameter, slot in self._slots.items() if slot.handle is not None}
 
     def wait(self, parameter: Tensor) -> None:
-        """Until ``parameter.grad`` is the result; at once if it has none. After ``flush()``."""
+        """Until the gradient of ``parameter`` is the result; at once if it is not on its way."""
         self._slots[parameter].wait()
 
     def is_done(self, parameter: Tensor) -> bool:
@@ -246,28 +276,23 @@ class GradientExchange:
         handle = self._slots[parameter].handle
         return handle is None or handle.done()
 
-    def synchronize(self) -> None:
-        """End the step: every gradient of every parameter is the sum or average over all ranks.
+    def names_in_flight(self, ids: Container[int]) -> list[str]:
+        """Of the gradients on their way that are among these objects."""
+        return [slot.name for slot in self._slots.values() if id(slot.grad) in ids and slot.grad is not None]
 
-        Raises PeerLostError or OperationTimeoutError; then no gradient means anything.
-        """
-        self.flush()
-        for slot in self._slots.values():
-            slot.wait()
-
-
-def _declare(session: Session, specs: list[Spec]) -> None:
-    """Declare on all ranks together, so that every rank is told at once if one of them has another model.
-
-    Without the barrier a rank that came first would go on, and wait for one that has died of the difference.
-    """
-    with contextlib.suppress(DeclarationError):
-        session.declare(specs)
-    session.barrier()
-    for spec in specs:
-        conflict = session.tensors[spec.name].conflict
-        if conflict:
-            raise DeclarationError(conflict)
+    def finish_touched(self) -> None:
+        """Somebody looks at a gradient on its way, outside of a backward pass: see ``in_flight``."""
+        late: list[Slot] = []
+        if self.is_open:  # the end of the backward pass was not seen: see ``backward_end``
+            self.tell()
+            late = self.contribute()
+        self.finish()
+        if late:
+            raise BytePSError(
+                f"the gradient {late[0].name} came from another rank only when this one looked at its "
+                "gradients, too late for whoever has listed them before; call optimizer.synchronize() after "
+                "backward(), or use checkpoint(..., use_reentrant=False)"
+            )
 
 
 def _count(passes: int) -> int:

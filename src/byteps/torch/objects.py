@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from byteps.errors import ConfigError, UnsupportedTensorError
+from byteps.observe.text import clean
 from byteps.torch import tree
 from byteps.torch.ops import NUMBERS
 from byteps.torch.parameters import as_bytes, broadcast_tensors
@@ -64,7 +65,9 @@ def broadcast_tree(
     broadcast_tensors({prefix + "content": content}, root_rank)
     data = content.numpy().tobytes()
     if head[1]:
-        raise UnsupportedTensorError(f"broadcast from rank {root_rank}: {data.decode()}")
+        raise UnsupportedTensorError(
+            f"broadcast from rank {root_rank}: {clean(data.decode(errors='replace'))}"
+        )
     if not is_root:
         received = tree.unpack(data, allow_pickle=allow_pickle, device_of=device_of)
         value, tensors = received.value, received.tensors

@@ -3,8 +3,9 @@
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = bps.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
-The gradients are pushed by hooks while the backward pass runs; ``step()`` waits for them. In asynchronous
-training (BYTEPS_ENABLE_ASYNC=1) the step comes first and what it changed is exchanged.
+Hooks push the gradients while the backward pass runs, and the end of ``backward()`` waits for the results:
+then ``p.grad`` is the average over all ranks, to be clipped, unscaled or replaced as in one process. In
+asynchronous training (BYTEPS_ENABLE_ASYNC=1) the step comes first and what it changed is exchanged.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from byteps.errors import ConfigError
+from byteps.errors import BytePSError, ConfigError
 from byteps.torch import codec_state
 from byteps.torch.async_weights import AsyncWeights
 from byteps.torch.compression import Cast, Compression
+from byteps.torch.gradient_slot import Slot
 from byteps.torch.gradients import GradientExchange
 from byteps.torch.ops import push_pull_async
 from byteps.torch.parameter_names import Named, ParameterNames
@@ -42,23 +44,23 @@ def DistributedOptimizer(
     """Make ``optimizer`` average gradients over all ranks before each step, and return it.
 
     It is the same object, with its state, and still an instance of its class: learning rate schedulers and
-    ``torch.amp.GradScaler`` work on it. It has three more methods:
+    ``torch.amp.GradScaler`` work on it. When ``backward()`` returns, every ``p.grad`` is the average over all
+    ranks; do the same to it on all of them. It has three more methods:
 
-    - ``synchronize()`` waits until every ``p.grad`` is the average over all ranks, to clip gradients before
-      the step, which is then done inside ``with optimizer.skip_synchronize():``;
-    - ``set_backward_passes_per_step(n)``: gradients of ``n`` passes are added up before they are pushed, so
-      divide the loss by ``n`` where you want their mean.
+    - ``set_backward_passes_per_step(n)``: gradients of ``n`` passes are added up before they are exchanged,
+      so divide the loss by ``n`` where you want their mean. In between they are those of this rank.
+    - ``synchronize()`` exchanges now what has not been exchanged: after fewer passes than that, or where
+      gradients were set by hand.
+    - ``skip_synchronize()``: ``step()`` inside it exchanges nothing, as users of Horovod write it.
 
-    A parameter that no rank used keeps ``grad = None``; one that only others used gets a gradient.
-    ``zero_grad()`` between ``backward()`` and ``step()`` is refused: it would change what others read.
-    Whoever asks for ``param_groups`` in between, as ``GradScaler`` does, waits for the gradients.
+    A parameter that no rank used keeps ``grad = None``; one that only others used gets a gradient. Several
+    backward passes without ``backward_passes_per_step`` are exchanged one by one.
 
     ``compression_params`` choose a codec (docs/compression.md). Its state is in ``state_dict()``, that of
     this rank: each rank saves and loads its own. With ``momentum`` in them, momentum and weight decay are
     applied before gradients are exchanged and not by the optimizer, with the numbers in its groups.
 
-    A closure of ``step`` is followed by the exchange. For LBFGS, which decides by the loss, it returns the
-    average loss, so that all ranks decide alike.
+    For LBFGS, which decides by the loss, a closure returns the average loss, so that all ranks decide alike.
 
     All ranks must have the same parameters: DeclarationError names the first that differs. Raises
     ConfigError for parameters without a name or with the same one, NotInitializedError before ``init()``.
@@ -106,32 +108,16 @@ class _Distributed(torch.optim.Optimizer):
     _names: ParameterNames
     _plain_class: type[torch.optim.Optimizer]
     _synchronize_in_step = True
-    _synchronized = False  # the user has called synchronize()
-    _settled = False  # somebody asked for param_groups, which did the same
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The groups of parameters. After a backward pass this waits until their gradients are there."""
-        exchange = self._exchange
-        if exchange is not None and exchange.is_open and not exchange.is_between_passes:
-            exchange.synchronize()
-            self._settled = True
-        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
-        return groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self.__dict__["param_groups"] = groups
+    _looked_outside = False
 
     def synchronize(self) -> None:
-        """Wait until every gradient is the average over all ranks."""
+        """Wait until every gradient is the average over all ranks; ``backward()`` has done that as a rule."""
         if self._exchange is not None:
             self._exchange.synchronize()
-            self._synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """``step()`` inside does not synchronize: that has been done, and the gradients changed since."""
+        """``step()`` inside exchanges nothing: that has been done."""
         self._synchronize_in_step = False
         try:
             yield
@@ -148,18 +134,19 @@ class _Distributed(torch.optim.Optimizer):
         self._opt_called = True  # what schedulers look at to warn of a wrong order
         evaluate = closure if closure is None or self._exchange is None else self._exchanged(closure)
         if closure is None:
-            self._synchronize_for_step()
+            self._prepare_step()
 
         def local_step() -> Any:
             # Not every optimizer's step knows a closure.
             arguments = () if evaluate is None else (evaluate,)
             if not self._moves_momentum:
                 return super(_Distributed, self).step(*arguments, **kwargs)
-            with momentum_taken_out(self.__dict__["param_groups"]):
+            with momentum_taken_out(self.param_groups):
                 return super(_Distributed, self).step(*arguments, **kwargs)
 
         result = local_step() if self._weights is None else self._weights.step(local_step)
-        self._synchronized = self._settled = False
+        if self._exchange is not None:
+            self._exchange.end_step()
         return result
 
     @property
@@ -184,19 +171,37 @@ class _Distributed(torch.optim.Optimizer):
     step.hooked = True  # type: ignore[attr-defined]
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
 
-    def _synchronize_for_step(self) -> None:
+    def _prepare_step(self) -> None:
         exchange = self._exchange
-        if exchange is None or not self._synchronize_in_step:
+        if exchange is None:
             return
-        if not exchange.is_open and self._settled:
-            return
-        if not exchange.is_open and self._synchronized:
-            warnings.warn(
-                "step(): synchronize() has exchanged the gradients and now they are exchanged again; call "
-                "step() inside optimizer.skip_synchronize()",
-                stacklevel=3,
+        if not self._synchronize_in_step and exchange.needs_exchange:
+            raise BytePSError(
+                "step: inside skip_synchronize(), and there are gradients that have not been exchanged; call "
+                "optimizer.synchronize() before, or step() outside of it"
             )
-        exchange.synchronize()
+        exchange.prepare_step()
+        if exchange.waits:
+            exchange.finish()
+        if not self._looked_outside:
+            self._looked_outside = True
+            self._look_outside()
+
+    def _look_outside(self) -> None:
+        """In the first step: does the model have gradients that stay with their rank?"""
+        alone = [
+            name
+            for name, parameter in self._names.outside(self.param_groups).items()
+            if parameter.grad is not None and not Slot.is_hooked(parameter)
+        ]
+        if alone and not self._exchange.is_idle:  # type: ignore[union-attr]
+            warnings.warn(
+                f"step: {', '.join(alone[:3])}{' and others' * (len(alone) > 3)} in named_parameters have "
+                "gradients and are not in the optimizer: those stay with their rank, and clipping by a norm "
+                "with them in it would clip differently on each; add them to the optimizer, freeze them with "
+                "requires_grad_(False), or clip only the parameters of the optimizer",
+                stacklevel=4,
+            )
 
     def _exchanged(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         """The closure, and then the gradients of all ranks."""
@@ -204,7 +209,7 @@ class _Distributed(torch.optim.Optimizer):
 
         def evaluate() -> Any:
             loss = closure()
-            self._synchronize_for_step()
+            self._prepare_step()
             if not by_loss:
                 return loss
             mine = (
@@ -215,10 +220,9 @@ class _Distributed(torch.optim.Optimizer):
         return evaluate
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients; refused between ``backward()`` and ``step()`` or ``synchronize()``."""
+        """Forget the gradients."""
         if self._exchange is not None:
             self._exchange.restart("zero_grad")
-        self._synchronized = self._settled = False
         super().zero_grad(set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -57,6 +57,11 @@ class ParameterNames:
         known = self._known or {}
         return [(known.get(each, name), each) for name, each in zip(own, parameters, strict=True)]
 
+    def outside(self, groups: list[dict[str, Any]]) -> dict[str, Tensor]:
+        """By name, what the user has named and the optimizer does not have."""
+        inside = {parameter for group in groups for parameter in group["params"]}
+        return {name: each for each, name in (self._known or {}).items() if each not in inside}
+
 
 def _pairs(named_parameters: Named) -> list[tuple[str, Tensor]]:
     given = list(named_parameters.items() if isinstance(named_parameters, Mapping) else named_parameters)

@@ -41,7 +41,7 @@ class Rates:
             _check(optimizer)
 
     def of(self, parameter: Tensor) -> Rate:
-        groups = vars(self._optimizer)["param_groups"]  # the attribute waits for gradients
+        groups = self._optimizer.param_groups
         index = self._group_of.get(parameter)
         if index is None:
             for number, group in enumerate(groups):
@@ -57,7 +57,7 @@ class Rates:
 
 def _check(optimizer: torch.optim.Optimizer) -> None:
     """Momentum can be moved out of SGD; other optimizers have none, or mean something else by it."""
-    groups = vars(optimizer)["param_groups"]
+    groups = optimizer.param_groups
     if not isinstance(optimizer, torch.optim.SGD):
         raise ConfigError(
             f"compression_params['momentum'] = 'nesterov': {type(optimizer).__name__} has no momentum that "

@@ -17,13 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from byteps.errors import UnsupportedTensorError
+from byteps.control.said import unpack as decoded
+from byteps.errors import BytePSError, ProtocolError, UnsupportedTensorError
+from byteps.observe.text import clean
 
 __all__ = ["Unpacked", "pack", "unpack"]
 
 _SMALL_BYTES = 1 << 16  # a tensor of up to this size travels inside the bytes
 _PLAIN = (type(None), bool, float, str, bytes)
 _INT64 = range(-(1 << 63), 1 << 63)
+_decoder = msgspec.msgpack.Decoder()
+# What values that do not fit together make Python, NumPy or PyTorch raise.
+_NONSENSE = (RecursionError, TypeError, ValueError, LookupError, ArithmeticError, RuntimeError)
 
 
 class Unpacked(msgspec.Struct):
@@ -92,9 +97,18 @@ class _Packer:
 
 
 def unpack(data: bytes, *, allow_pickle: bool, device_of: Callable[[str], torch.device]) -> Unpacked:
-    """The object that was packed. ``device_of`` says where a tensor of a kind of device goes here."""
+    """The object that was packed. ``device_of`` says where a tensor of a kind of device goes here.
+
+    ProtocolError when the bytes are not what ``pack`` makes.
+    """
     unpacker = _Unpacker(allow_pickle, device_of)
-    value = unpacker.value(msgspec.msgpack.decode(data))
+    try:
+        value = unpacker.value(decoded(_decoder, data, "a received object"))
+    except BytePSError:
+        raise
+    except _NONSENSE as error:
+        why = f"{type(error).__name__}: {clean(str(error), 300)}"
+        raise ProtocolError(f"a received object of {len(data)} bytes makes no sense: {why}") from error
     return Unpacked(value, unpacker.large)
 
 
@@ -130,7 +144,7 @@ class _Unpacker:
             case ["pickle", data] if self._allow_pickle:
                 return pickle.loads(data)
         raise UnsupportedTensorError(
-            f"a received object has {str(node)[:60]} in it, which has no meaning here"
+            f"a received object has {clean(str(node), 60)} in it, which has no meaning here"
         )
 
     def _tensor(self, detail: Any, data: bytes | None) -> Tensor:

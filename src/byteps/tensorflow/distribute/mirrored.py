@@ -29,7 +29,8 @@ class MirroredStrategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]
 
     Make it after ``init()``, and the same model in the same order on all ranks. Variables start from rank
     0's values. Batches are those of the whole job, and the last one should be full (``drop_remainder=True``):
-    every rank takes an equal part of each.
+    every rank takes an equal part of each. As in every strategy of TensorFlow, Keras clips (``clipnorm`` and
+    the like of an optimizer) what each rank has, before the sum; ``DistributedOptimizer`` clips the average.
     """
 
     _byteps = True
@@ -54,9 +55,10 @@ def _device(local_rank: int) -> str:
 
 
 def _tell_keras() -> None:
-    """Keras must not compile the model with XLA."""
+    """Keras must not compile the model with XLA, nor scale its loss."""
     try:
-        from byteps.keras import jit
+        from byteps.keras import jit, scaling
     except ImportError:  # a TensorFlow without Keras
         return
     jit.watch()
+    scaling.watch()

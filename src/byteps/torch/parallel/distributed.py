@@ -1,13 +1,14 @@
 """``DistributedDataParallel``: torch's class of that name, with push-pull under it.
 
 How one step goes. ``forward`` leaves a mark on the graph, at the outputs. A backward pass meets the mark
-before any parameter of the module: it lets the hooks of the ``GradientExchange`` push, and queues a callback
-that autograd runs at the end of this ``backward()``, which waits for the results. So it is the forward pass
-that decides whether its gradients are averaged (``no_sync``), and a backward pass through the same graph
-again, or one that stops before the parameters (``torch.autograd.grad``), sends nothing.
+before any parameter of the module: it lets the hooks of the ``GradientExchange`` push, and joins the end of
+the pass, which waits for the results (``backward_end``). So it is the forward pass that decides whether its
+gradients are averaged (``no_sync``), and a backward pass that stops before the parameters
+(``torch.autograd.grad``) sends nothing. One through the same graph again adds to the average, and is averaged
+in its turn.
 
-The callback is queued at the mark and not by the first hook, because that one may run in a backward pass
-inside the backward pass (gradient checkpointing), and the end of that one is too early.
+It is the mark that joins and not only the first hook, because that one may run in a backward pass inside the
+backward pass (gradient checkpointing), and the end of that one is too early.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from byteps.errors import ConfigError
+from byteps.torch import backward_end
 from byteps.torch.compression import Cast, Compression
 from byteps.torch.gradients import GradientExchange
+from byteps.torch.in_flight import inside_backward
 from byteps.torch.parallel.arguments import check, device_of
 from byteps.torch.parallel.buffers import ROOT_RANK, Buffers
 from byteps.torch.parallel.nested import moved, tensors_in
@@ -32,15 +35,6 @@ from byteps.worker import current
 __all__ = ["DistributedDataParallel"]
 
 _numbers = itertools.count()  # of instances in this process, the same on every rank
-
-
-class _Mark:
-    """Of one forward pass. ``spent``: a backward pass has averaged the gradients of its graph."""
-
-    __slots__ = ("spent",)
-
-    def __init__(self) -> None:
-        self.spent = False
 
 
 class DistributedDataParallel(nn.Module):
@@ -108,24 +102,24 @@ class DistributedDataParallel(nn.Module):
             prefix=f"{prefix}Gradient.",
         )
         self._exchange.paused = True  # until a backward pass meets a mark
-        self._running: list[_Mark] = []  # the marks that this backward pass has met
-        self._watches_parameters = False
+        self._exchange.on_end = self._pause
+        self._running = False  # a backward pass has met a mark, and is not over
+        self._hides = False  # the module hides its tensors: there is nothing to put a mark on
 
     # torch.compile() stops here and goes on inside the module: what follows is not for graphs.
     @torch.compiler.disable(recursive=False)  # type: ignore[no-untyped-call,untyped-decorator]
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """What the module returns."""
-        if self._running and not _inside_backward():
-            # The last backward pass raised. Other ranks wait for the step that it began: contribute the rest.
-            self._finish()
+        if not inside_backward():
+            self.synchronize()  # the last backward pass may have raised, and other ranks wait for it
         sync = torch.is_grad_enabled() and self.require_backward_grad_sync and self._has_others()
         if sync and self.training and self.broadcast_buffers:
             self._buffers_of_module.broadcast()
         if self._device is not None:
             inputs, named = moved(inputs, self._device), moved(named, self._device)
         outputs = self.module(*inputs, **named)
-        if sync:
-            self._mark(outputs)
+        if torch.is_grad_enabled():
+            self._mark(outputs, sync)
         return outputs
 
     def _has_others(self) -> bool:
@@ -153,65 +147,39 @@ class DistributedDataParallel(nn.Module):
 
     def synchronize(self) -> None:
         """Wait for gradients that are on their way. ``backward()`` has done that, unless it raised."""
-        if self._running:
-            self._finish()
+        exchange = self._exchange
+        if exchange is None or not (self._running or exchange.is_open):
+            return
+        self._pause()
+        exchange.synchronize()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_exchange": None, "_running": [], "_watches_parameters": False}
+        return {**self.__dict__, "_exchange": None, "_running": False}
 
     # A backward pass
 
-    def _mark(self, outputs: object) -> None:
-        mark = _Mark()
+    def _mark(self, outputs: object, sync: bool) -> None:
         nodes = {output.grad_fn: None for output in tensors_in(outputs) if output.grad_fn is not None}
+        if not nodes:
+            self._hides = True
+        if self._hides and self._exchange is not None:  # then the last forward pass decides for all
+            self._exchange.paused = not sync
+        elif sync:
+            for node in nodes:
+                node.register_prehook(lambda gradients: self._begin())
 
-        def meet(gradients: object) -> None:
-            self._begin(mark)
-
-        for node in nodes:
-            node.register_prehook(meet)
-        if not nodes:  # the module hides its tensors, or keeps them: the first gradient must do
-            self._watch_parameters(mark)
-
-    def _begin(self, mark: _Mark) -> None:
-        if mark.spent:
-            return
-        if not self._running and self._exchange is not None:
+    def _begin(self) -> None:
+        if self._exchange is not None:
+            self._running = True
             self._exchange.paused = False
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
-        self._running.append(mark)
+            task = torch._C._current_graph_task_id()
+            backward_end.join(self._exchange, task, inner_too=True)
 
-    def _finish(self) -> None:
-        """The end of ``backward()``. What this raises, ``backward()`` raises."""
-        marks, self._running = self._running, []
-        exchange = self._exchange
-        if exchange is None:
-            return
-        exchange.paused = True
-        if exchange.is_open:  # some gradient came: this was no torch.autograd.grad()
-            for mark in marks:
-                mark.spent = True
-            exchange.synchronize()
-
-    def _watch_parameters(self, mark: _Mark) -> None:
-        self._hidden_mark = mark
-        exchange = self._exchange
-        if exchange is None:
-            return
-        exchange.paused = False
-        if self._watches_parameters:
-            return
-        self._watches_parameters = True
-
-        def first(parameter: Tensor) -> None:
-            if not self._running and not self._hidden_mark.spent:
-                self._begin(self._hidden_mark)
-
-        for parameter in exchange.parameters:
-            if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(first)  # type: ignore[no-untyped-call]
-
-
-def _inside_backward() -> bool:
-    """True in a forward pass that a backward pass runs: checkpointing computes activations again."""
-    return torch._C._current_graph_task_id() != -1
+    def _pause(self) -> None:
+        """A backward pass is over."""
+        self._running = False
+        if self._exchange is not None:
+            self._exchange.paused = not self._hides
+            self._exchange.is_exchanged = (
+                False  # passes of no_sync() have left no sign: all that there is goes
+            )

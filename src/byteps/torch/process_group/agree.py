@@ -6,15 +6,17 @@ rank tells the store which machine it is on, and rank 0 chooses the port, the na
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from byteps.config import load
+from byteps.control.machine import kernel
+from byteps.control.said import unpack
 from byteps.errors import ConfigError
 from byteps.worker import current
 from byteps.worker.session import Session
@@ -23,6 +25,18 @@ from byteps.worker.torchrun import LOOPBACK, no_servers
 __all__ = ["join", "place"]
 
 OPERATION = 'init_process_group("byteps")'
+
+
+class _Job(msgspec.Struct, forbid_unknown_fields=True):
+    """What rank 0 tells the others; only these names get into the environment, whoever wrote to the store."""
+
+    DMLC_PS_ROOT_URI: str
+    DMLC_PS_ROOT_PORT: str
+    BYTEPS_JOB_ID: str
+    BYTEPS_JOB_SECRET: str
+
+
+_decoder = msgspec.json.Decoder(_Job)
 
 
 def join(store: Any, rank: int, size: int) -> Session:
@@ -62,7 +76,7 @@ def place(machines: Sequence[str], rank: int) -> dict[str, str]:
 
 def _agreed(store: Any, rank: int, size: int) -> dict[str, str]:
     store.set(f"byteps/machine/{rank}", _machine())
-    machines = [store.get(f"byteps/machine/{each}").decode() for each in range(size)]
+    machines = [store.get(f"byteps/machine/{each}").decode(errors="replace") for each in range(size)]
     found = place(machines, rank)
     config = load({**os.environ, **found})
     if config.serverless:
@@ -79,18 +93,14 @@ def _new_job(store: Any, rank: int) -> dict[str, str]:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((LOOPBACK, 0))
-        job = {
-            "DMLC_PS_ROOT_URI": LOOPBACK,
-            "DMLC_PS_ROOT_PORT": str(listener.getsockname()[1]),
-            "BYTEPS_JOB_ID": secrets.token_hex(8),
-            "BYTEPS_JOB_SECRET": secrets.token_hex(32),
-        }
+        port = str(listener.getsockname()[1])
+        job = _Job(LOOPBACK, port, secrets.token_hex(8), secrets.token_hex(32))
         own = {"BYTEPS_LISTEN_FD": str(listener.detach())}  # the scheduler's, as from bpslaunch
-        store.set("byteps/job", json.dumps(job))
-    agreed: Mapping[str, str] = json.loads(store.get("byteps/job"))
-    return {**agreed, **own}
+        store.set("byteps/job", msgspec.json.encode(job).decode())
+    agreed = unpack(_decoder, store.get("byteps/job"), "what rank 0 wrote to the store of torch.distributed")
+    return {**msgspec.structs.asdict(agreed), **own}
 
 
 def _machine() -> str:
     """The same for processes that can share memory: containers have names of their own on one kernel."""
-    return f"{socket.gethostname()} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+    return f"{socket.gethostname()} {kernel()}"
