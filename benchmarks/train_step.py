@@ -7,9 +7,9 @@
 Two ranks on this machine train the same network in every method, interleaved in one run, and once without
 any communication. The cost of communication is the time of a step less the time of a step without it.
 "hook" is torch's DDP with our communication hook, "ddp-alone" with one that does nothing: the rest of what
-"hook" costs is ours. The last part measures what the hook of our optimizer costs each parameter: the CPU time
-that the thread of the backward pass spends on many tiny layers, with and without it, and with it over a core
-that does nothing.
+"hook" costs is ours. The last part measures what our optimizer costs a backward pass for each parameter, its
+hook and the wait at the end: the CPU time that the thread of the backward pass spends on many tiny layers,
+with and without it, and with it over a core that does nothing.
 """
 
 from __future__ import annotations

@@ -28,14 +28,15 @@ ALONE, DDP_ALONE = "alone", "ddp-alone"
 PYTHON = "python"  # DistributedOptimizer over a core that does nothing: what is left is ours in Python
 GLOO_TIMEOUT = timedelta(seconds=60)
 LEARNING_RATE = 1e-3
+LINEAR_WIDTHS = {"linear": 4096, "linear-1024": 1024}  # four layers: 268 MB and 16.8 MB of gradients
 SMALL_LAYERS = 150  # two parameters each
 
 
 def network(name: str, tiny: bool) -> tuple[nn.Module, Tensor, Tensor]:
     """A network, inputs of this rank, and labels."""
     torch.manual_seed(1)
-    if name == "linear":
-        width = 64 if tiny else 4096
+    if name in LINEAR_WIDTHS:
+        width = 64 if tiny else LINEAR_WIDTHS[name]
         model: nn.Module = nn.Sequential(*(nn.Linear(width, width) for _ in range(4)))
         return model, *_batch(lambda: torch.randn(8, width), 8, width)
     if name == "resnet50":

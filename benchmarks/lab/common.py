@@ -1,4 +1,8 @@
-"""What the benchmarks of this folder share: their options, their workers' environment, and how they end."""
+"""What the benchmarks of this folder share: their options and links, their workers' environment, their end.
+
+None sets a variable of ours beyond who is in the job: what they measure is what a user gets. What is set in
+the shell is used, and the result file lists it.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,13 @@ from byteps.tools.bench.machine import busy, processor_time
 from byteps.tools.bench.screen import say
 from byteps.tools.bench.series import Series
 from byteps.tools.bench.stats import Ratio, Verdict
+from byteps.tools.lab import Wire
 from byteps.tools.lab.network import why_not
 
-__all__ = ["CREDIT", "PARTITION_BYTES", "arguments", "environment", "finish", "parser", "told"]
+__all__ = ["ETHERNET", "arguments", "environment", "finish", "parser", "told"]
 
 HERE = Path(__file__).parent
-# A partition of the default size takes a third of a second on a link of 100 Mbit/s: the first and the last
-# of a round travel while other links are idle, and workers drift apart by as much. These take 0.7 ms at 200
-# Mbit/s, about as long as the pieces into which partitions are cut between machines (64 KB) at 1 Gbit/s.
-# Credit is in partitions: with this much, the window decides.
-PARTITION_BYTES = 16384
-CREDIT = 16
+ETHERNET = Wire(mtu=1500, queue_ms=40)  # ordinary frames, and a switch that holds what many switches do
 STOLEN_WORTH_TELLING = 0.02
 _BEGUN = processor_time()
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import figures
-from common import CREDIT, arguments, environment, finish, parser, told
+from common import ETHERNET, arguments, environment, finish, parser, told
 
 from byteps.tools.bench.arguments import list_of, one_of, positive
 from byteps.tools.bench.lab_cluster import LabCluster
@@ -30,9 +30,6 @@ from byteps.tools.bench.stats import Goal, Verdict, judge, orders
 from byteps.tools.bench.units import format_time
 from byteps.tools.lab.layout import Layout
 
-# Larger than in the other benchmarks of this folder: a codec works on whole partitions, and k = 0.001 of 16
-# KB are four elements.
-PARTITION_BYTES = 32768
 POINTS = 1.5
 PLAIN = "uncompressed"
 RUN_TIMEOUT_S = 300.0
@@ -89,8 +86,7 @@ class Trainers(LabCluster):
 def measure(args: argparse.Namespace, rate: float, epochs: int) -> list[Series]:
     """Every setting and seed on links of one rate."""
     layout = Layout(args.workers, 0, args.workers)
-    settings = environment(BYTEPS_PARTITION_BYTES=PARTITION_BYTES, BYTEPS_SCHEDULING_CREDIT=CREDIT)
-    with Trainers(layout, rate, ["byteps"], settings, "compression_worker") as trainers:
+    with Trainers(layout, rate, ["byteps"], environment(), "compression_worker", wire=ETHERNET) as trainers:
         warm = Series(PLAIN, args.workers, args.workers, 0, 1, notes={"accuracies": []})
         trainers.train(warm, 1, 0)  # connections, caches, threads of PyTorch; not counted
         series = [

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from byteps.tools.bench.plot import pyplot_or_none, save
-from byteps.tools.bench.series import Series, ratio_of
+from byteps.tools.bench.series import Series
 
-__all__ = ["compression", "overlap", "scaling", "theory"]
+__all__ = ["compression", "overlap", "scaling", "step", "theory"]
 
 OURS, THEIRS, GREY = "#1f6fb4", "#d9822b", "#555555"
 METHODS = {
@@ -18,6 +18,11 @@ METHODS = {
     "fifo": ("without priorities", "#9cc3e4"),
     "priority": ("with priorities", OURS),
     "cross-barrier": ("cross barrier", "#c0475a"),
+}
+STEP_METHODS = {
+    **METHODS,
+    "optimizer": ("byteps", OURS),
+    "kvstore": ("MXNet's KVStore", "#7a6bb0"),
 }
 
 
@@ -37,36 +42,36 @@ def _quartiles(one: Series, by: float = 1.0) -> tuple[float, float, float]:
 
 
 def theory(path: Path, series: Sequence[Series]) -> Path | None:
-    """Left: time over the optimum. Right: how many times as fast as Gloo, with theory as a mark."""
+    """Times of a sum over the optimum, ours beside Gloo's, whose own optimum is a mark; one panel a kind."""
     pyplot = pyplot_or_none()
     if pyplot is None:
         return None
-    ours = [one for one in series if one.peer == "byteps"]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6), width_ratios=[3, 2])
-    for at, one in enumerate(ours):
-        _bar(left, at, _quartiles(one, one.notes["optimum_s"]), OURS)
-    left.axhline(1.0, color=GREY, linewidth=1)
-    left.axhline(1.1, color=GREY, linewidth=1, linestyle=":")
-    left.set_xticks(range(len(ours)), [_wrapped(one) for one in ours], fontsize=8)
-    left.set(title="time of a sum over the optimum", ylim=(0.8, None))
-    compared = [one for one in series if one.peer == "gloo"]
-    for at, theirs in enumerate(compared):
-        mine = next(one for one in ours if one.notes["case"] == theirs.notes["case"])
-        ratio = ratio_of([mine, theirs], "gloo")
-        if ratio is not None:
-            _bar(right, at, (ratio.q1, ratio.value, ratio.q3), OURS, 0.6)
-        expected = theirs.notes["optimum_s"] / mine.notes["optimum_s"]
-        right.plot([at - 0.4, at + 0.4], [expected] * 2, color="black", label=None if at else "theory")
-    right.axhline(1.0, color=GREY, linewidth=1)
-    right.set_xticks(range(len(compared)), [_wrapped(one) for one in compared], fontsize=8)
-    right.set(title="times as fast as Gloo's all_reduce")
-    if compared:
-        right.legend(fontsize=8)
+    pairs = list(zip(series[::2], series[1::2], strict=True))  # byteps, gloo of each load in each lab
+    kinds = dict.fromkeys(ours.notes["kind"] for ours, _ in pairs)
+    figure, axes = pyplot.subplots(len(kinds), 1, figsize=(10, 2.8 * len(kinds)), squeeze=False)
+    for (axis,), kind in zip(axes, kinds, strict=True):
+        chosen = [pair for pair in pairs if pair[0].notes["kind"] == kind]
+        for at, (ours, gloo) in enumerate(chosen):
+            optimum = ours.notes["optimum_s"]
+            _bar(axis, at - 0.2, _quartiles(ours, optimum), OURS, 0.38, "" if at else "byteps")
+            _bar(axis, at + 0.2, _quartiles(gloo, optimum), THEIRS, 0.38, "" if at else "Gloo")
+            ring = gloo.notes["optimum_s"] / optimum
+            axis.plot([at, at + 0.4], [ring] * 2, color="black", label=None if at else "optimum of a ring")
+        axis.axhline(1.0, color=GREY, linewidth=1)
+        axis.set_xticks(range(len(chosen)), [_place(ours, kind) for ours, _ in chosen], fontsize=7)
+        axis.set(ylabel="time over optimum", ylim=(0.8, None))
+    axes[0][0].legend(fontsize=7, ncols=3, loc="upper left")
     return save(pyplot, figure, path)
 
 
-def _wrapped(one: Series) -> str:
-    return str(one.notes["case"]).replace(", ", "\n")
+def _place(one: Series, kind: str) -> str:
+    """Where a bar belongs, in short lines."""
+    notes = one.notes
+    links = f"{notes['case']}\n{notes['rate_mbit']:g} Mbit/s"
+    if kind == "wires":
+        links = f"{notes['case']}\nMTU {notes['mtu']}\n{notes['queue_ms']:g} ms"
+        return links + ("\none name" if notes["one_name"] else "")
+    return links if kind == "cases" else f"{links}\n{notes['load']}"
 
 
 def scaling(path: Path, series: Sequence[Series]) -> Path | None:
@@ -132,4 +137,22 @@ def compression(path: Path, slow: Sequence[Series], fast: Sequence[Series]) -> P
     middle.set(title="accuracy", xlabel="percent of unseen digits")
     middle.grid(alpha=0.3)
     left.invert_yaxis()
+    return save(pyplot, figure, path)
+
+
+def step(path: Path, settings: Sequence[Sequence[Series]]) -> Path | None:
+    """Time of a step: one panel for each number of workers and rate."""
+    pyplot = pyplot_or_none()
+    if pyplot is None:
+        return None
+    figure, axes = pyplot.subplots(1, len(settings), figsize=(3.6 * len(settings), 3.4), squeeze=False)
+    for axis, series in zip(axes[0], settings, strict=True):
+        for at, one in enumerate(series):
+            label, color = STEP_METHODS[one.peer]
+            _bar(axis, at, _quartiles(one), color, label=label)
+        first = series[0]
+        axis.axhline(first.notes["optimum_s"], color=GREY, linewidth=1, linestyle=":")
+        axis.set_xticks([])
+        axis.set(title=f"{first.notes['case']}, {first.notes['rate_mbit']:g} Mbit/s", ylabel="s")
+    axes[0][0].legend(fontsize=7)
     return save(pyplot, figure, path)

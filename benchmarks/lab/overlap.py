@@ -15,8 +15,8 @@ links and times are divided together for what two cores can drive (scaled.py). T
   priority       our DistributedOptimizer: the first layer's gradient is the most urgent
   cross-barrier  our CrossBarrier: a layer of the next forward pass waits for its own gradient only
 
-The bound is the larger of computing and of the least time of communication. "ideal" is a simulation of a
-perfect cross barrier: it knows that a gradient cannot be sent before it is made.
+The bound is the larger of computing and of the least time of communication, with headers. "ideal" is a
+simulation of a perfect cross barrier: it knows that a gradient cannot be sent before it is made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import sys
 from collections.abc import Sequence
 
 import figures
-from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser, told
+from common import ETHERNET, arguments, environment, finish, parser, told
 from formulas import layout_of, optimum_s
 from networks import NETWORKS
 from scaled import Scaled, ideal_s, scaled
@@ -63,15 +63,15 @@ def measure(args: argparse.Namespace, name: str) -> list[list[Series]]:
     network = NETWORKS[name]()
     # How often a link carries all gradients, at least: once if every worker has a machine for a server.
     passes = optimum_s(args.workers, args.servers, 1_000_000, 8)
+    of_link = ETHERNET.efficiency / passes  # the part of a link's rate that is there for one pass
     steps = {
-        gbit: scaled(network, args.kbytes << 10, gbit * 1000 / passes, args.rate / passes)
+        gbit: scaled(network, args.kbytes << 10, gbit * 1000 * of_link, args.rate * of_link)
         for gbit in args.gbit
     }
     first = next(iter(steps.values()))
-    partition = args.partition or min(PARTITION_BYTES, first.partition_bytes)
-    settings = environment(BYTEPS_PARTITION_BYTES=partition, BYTEPS_SCHEDULING_CREDIT=CREDIT, **KEEP_MEMORY)
+    peers, settings = ["byteps", "gloo"], environment(**KEEP_MEMORY)
     layout = layout_of(args.workers, args.servers)
-    with LabCluster(layout, args.rate, ["byteps", "gloo"], settings, "overlap_worker") as cluster:
+    with LabCluster(layout, args.rate, peers, settings, "overlap_worker", wire=ETHERNET) as cluster:
         build: Message = {
             "do": "build",
             "peers": METHODS,
@@ -167,7 +167,6 @@ def main() -> int:
     add("--rate", type=float, default=200.0, metavar="MBIT", help="of a link of the lab (%(default)s)")
     add("--kbytes", type=positive, help=f"of all gradients in the lab ({KBYTES})")
     add("--inner", type=positive, help="steps of a sample (2)")
-    add("--partition", type=positive, help="BYTEPS_PARTITION_BYTES (16384, or less)")
     args = arguments(made)
     args.workers = args.workers or (2 if args.tiny else 4)
     args.servers = args.workers if args.servers is None else args.servers

@@ -3,8 +3,8 @@
     python benchmarks/lab/page.py                       from bench-results/ into docs/performance.md
     python benchmarks/lab/page.py --results DIR --page FILE
 
-A table stands between ``<!-- theory -->`` and ``<!-- end -->``; one whose result file is missing stays as it
-is. What the page says about the figures is written by hand: read it again afterwards.
+A table stands between ``<!-- cases -->`` and ``<!-- end -->``; one whose result file is missing, or has
+nothing for it, stays as it is. What the page says about the figures is written by hand: read it again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,27 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import was
 from common import told
 
 from byteps.tools.bench.stats import Ratio, quantile
 from byteps.tools.bench.units import format_time
 
-__all__ = ["TABLES", "compression", "fill", "overlap", "scaling", "theory"]
+__all__ = [
+    "TABLES",
+    "cases",
+    "compression",
+    "fill",
+    "loads",
+    "overlap",
+    "scaling",
+    "step",
+    "was_and_is",
+    "wires",
+]
 
 One = dict[str, Any]  # a series of a result file
+Head = dict[str, Callable[[One], object]]  # the first columns: a name, and what a series has there
 
 
 def middle(values: Sequence[float]) -> float:
@@ -76,23 +89,85 @@ def grouped(series: Iterable[One], *notes: str) -> dict[tuple[Any, ...], dict[st
     return found
 
 
-def theory(series: Iterable[One]) -> str:
+def cases(series: Iterable[One]) -> str:
+    chosen = [one for one in series if one["notes"]["kind"] == "cases"]
+    return sums(chosen, {"n": lambda one: one["workers"], "k": lambda one: one["notes"]["k"], "links": link})
+
+
+def loads(series: Iterable[One]) -> str:
+    chosen = [one for one in series if one["notes"]["kind"] == "loads"]
+    return sums(chosen, {"n+k": case, "links": link, "gradients": lambda one: one["notes"]["load"]})
+
+
+def wires(series: Iterable[One]) -> str:
+    """The links that are not the usual ones, and the usual ones where they can be compared."""
+    every = list(series)
+    other = [one["notes"] for one in every if one["notes"]["kind"] == "wires"]
+    alike = {(notes["case"], notes["rate_mbit"], notes["load"]) for notes in other}
+    chosen = [
+        one for one in every
+        if (one["notes"]["case"], one["notes"]["rate_mbit"], one["notes"]["load"]) in alike
+    ]  # fmt: skip
+    head: Head = {
+        "n+k": case,
+        "MTU": lambda one: one["notes"]["mtu"],
+        "queue": lambda one: (
+            f"{one['notes']['queue_ms']:g} ms{', one name' * bool(one['notes']['one_name'])}"
+        ),
+    }
+    return sums(chosen, head)
+
+
+def sums(series: Iterable[One], head: Head) -> str:
+    """A row for each load in each lab, ours beside Gloo's; empty without any."""
     rows = []
-    for peers in grouped(series, "case").values():
-        ours, theirs = peers["byteps"], peers.get("gloo")
-        notes = ours["notes"]
+    for peers in grouped(series, "case", "rate_mbit", "mtu", "queue_ms", "one_name", "load").values():
+        ours, gloo = peers["byteps"], peers["gloo"]
+        notes, shares = ours["notes"], ours["notes"].get("over_shares")
         rows.append([
-            str(ours["workers"]),
-            str(notes["k"]),
-            f"{notes['rate_mbit']:g} Mbit/s",
+            *(str(cell(ours)) for cell in head.values()),
             format_time(middle(ours["samples_s"])),
             spread(of(ours, "optimum_s")),
-            f"{max(max(pair) for pair in notes['over_shares'].values()):.3f}",
-            faster(theirs, ours) if theirs else "",
-            f"{theirs['notes']['optimum_s'] / notes['optimum_s']:.2f}" if theirs else "",
+            f"{max(max(pair) for pair in shares.values()):.3f}" if shares else "",
+            f"{notes['resent_per_round']:g}" if "resent_per_round" in notes else "",
+            " + ".join(f"{each:.1f}" for each in notes["cpu_s_per_gb"]),
+            f"{middle(of(gloo, 'optimum_s')):.2f}",
+            f"{gloo['notes']['cpu_s_per_gb'][0]:.1f}",
+            faster(gloo, ours),
+            f"{gloo['notes']['optimum_s'] / notes['optimum_s']:.2f}",
         ])  # fmt: skip
-    header = ("n", "k", "links", "time", "of the optimum", "fullest link", "beside Gloo", "theory")
-    return markdown(header, rows)
+    header = ("time", "of the optimum", "fullest link", "sent again", "CPU s/GB")
+    return markdown((*head, *header, "Gloo", "CPU s/GB", "beside Gloo", "theory"), rows) if rows else ""
+
+
+def case(one: One) -> str:
+    return str(one["notes"]["case"])
+
+
+def link(one: One) -> str:
+    return f"{one['notes']['rate_mbit']:g} Mbit/s"
+
+
+def step(series: Iterable[One]) -> str:
+    rows = []
+    for (case, rate), peers in grouped(series, "case", "rate_mbit").items():
+        ours, theirs, store = peers["optimizer"], peers["ddp-gloo"], peers.get("kvstore")
+        rows.append([
+            f"{case}, {rate:g} Mbit/s",
+            *(format_time(middle(peers[name]["samples_s"])) for name in ("alone", "ddp-gloo")),
+            format_time(middle(store["samples_s"])) if store else "",
+            f"**{format_time(middle(ours['samples_s']))}**",
+            format_time(middle(peers["cross-barrier"]["samples_s"])),
+            f"{middle(of(ours, 'optimum_s')):.2f}",
+            faster(theirs, ours),
+            faster(store, ours) if store else "",
+        ])  # fmt: skip
+    header = ("n+k, links", "computing alone", "DDP over Gloo", "MXNet's KVStore", "byteps", "cross barrier")
+    return markdown((*header, "of the optimum", "byteps than DDP", "than KVStore"), rows)
+
+
+def was_and_is(theory: Sequence[One], steps: Sequence[One]) -> str:
+    return markdown(("200 Mbit/s, nothing set", "was", "is"), was.rows(theory, steps))
 
 
 def overlap(series: Iterable[One]) -> str:
@@ -141,18 +216,23 @@ def scaling(series: Sequence[One]) -> str:
     return markdown(("workers = servers", "time", "of the time of one", "of the optimum"), rows)
 
 
-TABLES: dict[str, Callable[[Sequence[One]], str]] = {
-    "theory": theory,
-    "overlap": overlap,
-    "compression": compression,
-    "scaling": scaling,
+# From which result files, and how.
+TABLES: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
+    "was": (("theory", "step"), was_and_is),
+    "cases": (("theory",), cases),
+    "loads": (("theory",), loads),
+    "wires": (("theory",), wires),
+    "step": (("step",), step),
+    "overlap": (("overlap",), overlap),
+    "compression": (("compression",), compression),
+    "scaling": (("scaling",), scaling),
 }
 
 
 def fill(page: str, name: str, table: str) -> str:
     """
-    >>> fill("a\\n<!-- theory -->\\n\\nold\\n\\n<!-- end -->\\nz", "theory", "new")
-    'a\\n<!-- theory -->\\n\\nnew\\n\\n<!-- end -->\\nz'
+    >>> fill("a\\n<!-- cases -->\\n\\nold\\n\\n<!-- end -->\\nz", "cases", "new")
+    'a\\n<!-- cases -->\\n\\nnew\\n\\n<!-- end -->\\nz'
     """
     place = re.compile(rf"(<!-- {name} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
     filled, count = place.subn(lambda found: found[1] + table + found[2], page)
@@ -172,14 +252,23 @@ def main() -> int:
     if not args.page.is_file():
         parser.error(f"{args.page} is no file; run this in the project's folder, or say --page FILE")
     page = args.page.read_text()
-    for name, table in TABLES.items():
-        path = args.results / f"lab-{name}.json"
-        if not path.exists():
-            print(f"{name}: no {path}, left as it is")
+    for name, (files, table) in TABLES.items():
+        paths = [args.results / f"lab-{file}.json" for file in files]
+        if missing := [str(path) for path in paths if not path.exists()]:
+            print(f"{name}: no {', '.join(missing)}, left as it is")
             continue
-        found = json.loads(path.read_text())
-        page = fill(page, name, table(found["series"]))
-        print(f"{name}: measured {found['written']}, {found['settings'].get('stolen', 0):.1%} stolen")
+        found = [json.loads(path.read_text()) for path in paths]
+        if any(each["settings"].get("tiny") for each in found):
+            print(f"{name}: --tiny is a check that it runs, not a measurement, left as it is")
+            continue
+        if not (text := table(*(each["series"] for each in found))):
+            print(f"{name}: nothing for it in {paths[0]}, left as it is")
+            continue
+        page = fill(page, name, text)
+        when = ", ".join(
+            f"{each['written']} ({each['settings'].get('stolen', 0):.1%} stolen)" for each in found
+        )
+        print(f"{name}: measured {when}")
     args.page.write_text(page)
     return 0
 

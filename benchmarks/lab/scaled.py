@@ -3,7 +3,7 @@
 A network with M bytes of gradients on links of rate B communicates for at least M/B when n = k. In the lab it
 has ``m`` bytes on links of rate ``b``; its times of computation are multiplied by (m/b) / (M/B). What depends
 on ratios of times only is as in the original. What a message costs a processor is not smaller than there, so
-the lab is harder on whoever sends many.
+the lab is harder on whoever sends many. Rates are those that a link has for one pass of all gradients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from networks import FLOAT32_BYTES, Network
 __all__ = ["Scaled", "ideal_s", "scaled"]
 
 DDP_BUCKET_BYTES = 25 << 20  # torch's default
-PARTITION_BYTES = 4_096_000  # our default
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,6 @@ class Scaled:
     time_factor: float
     bytes_factor: float
     bucket_mb: float
-    partition_bytes: int
     rate_mbit: float
 
     @property
@@ -56,12 +54,11 @@ def scaled(network: Network, nbytes: int, real_mbit: float, lab_mbit: float) -> 
         elements = [max(1, round(count * bytes_factor)) for count in layer.elements]
         forward = network.forward_s(layer) * time_factor
         layers.append((elements, forward, 2 * forward))
-    partition = max(4096, int(PARTITION_BYTES * bytes_factor) // 4096 * 4096)
     bucket_mb = DDP_BUCKET_BYTES * bytes_factor / (1 << 20)
-    return Scaled(layers, time_factor, bytes_factor, bucket_mb, partition, lab_mbit)
+    return Scaled(layers, time_factor, bytes_factor, bucket_mb, lab_mbit)
 
 
-def ideal_s(step: Scaled, steps: int = 12, slice_bytes: int = 16384) -> float:
+def ideal_s(step: Scaled, steps: int = 12, slice_bytes: int = 32768) -> float:
     """The time of a step of a perfect cross barrier: one link, which always sends the most urgent bytes.
 
     More than ``bound_s``, because a gradient cannot be sent before it is made, nor a layer start without it.

@@ -6,7 +6,7 @@
 
 The jobs of all sizes are ready at once, each in a lab of its own; only one works at a time, and in every
 repetition all of them do, in changing order. Theory: every link carries the bytes of one worker whatever
-their number, so the time of a round stays M / B.
+their number, so the time of a round stays M / B, with B what a link carries beside headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import figures
-from common import CREDIT, PARTITION_BYTES, arguments, environment, finish, parser
+from common import ETHERNET, arguments, environment, finish, parser
 from formulas import optimum_s
 
 from byteps.tools.bench.arguments import list_of, positive
@@ -51,22 +51,23 @@ def main() -> int:
     add("--rate", type=float, default=100.0, metavar="MBIT", help="of a link (%(default)s)")
     add("--mbytes", type=positive, help="of the tensor (16)")
     add("--inner", type=positive, help="rounds of a sample (2)")
-    add("--partition", type=positive, default=PARTITION_BYTES, help="BYTEPS_PARTITION_BYTES (%(default)s)")
     args = arguments(made)
     args.workers = sorted(args.workers or list_of(positive)(TINY_WORKERS if args.tiny else WORKERS))
     args.inner = args.inner or (1 if args.tiny else 2)
     nbytes = (args.mbytes or (2 if args.tiny else 16)) << 20
-    settings = environment(BYTEPS_PARTITION_BYTES=args.partition, BYTEPS_SCHEDULING_CREDIT=CREDIT)
     with ExitStack() as stack:
         clusters = {
-            count: stack.enter_context(LabCluster(Layout(count, 0, count), args.rate, ["byteps"], settings))
+            count: stack.enter_context(
+                LabCluster(Layout(count, 0, count), args.rate, ["byteps"], environment(), wire=ETHERNET)
+            )
             for count in args.workers
         }
 
         def sample(one: Series, inner: int) -> Sample:
             return clusters[one.workers].measure("byteps", nbytes, inner)
 
-        least = {count: optimum_s(count, count, nbytes, args.rate) for count in args.workers}
+        rate = args.rate * ETHERNET.efficiency
+        least = {count: optimum_s(count, count, nbytes, rate) for count in args.workers}
         series = [
             Series("byteps", count, count, nbytes, args.inner, notes={"optimum_s": least[count]})
             for count in args.workers

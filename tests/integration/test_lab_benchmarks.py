@@ -16,6 +16,7 @@ from byteps.tools.lab.network import why_not
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "can be built here")
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "lab"
+MXNET_PYTHON = FOLDER.parents[1] / ".venv-mxnet" / "bin" / "python"
 RUN_TIMEOUT_S = 110
 
 
@@ -34,14 +35,48 @@ def run(name: str, folder: Path, *options: str) -> dict[str, Any]:
 def test_every_link_carries_its_share(tmp_path: Path) -> None:
     document = run("theory", tmp_path, "--cases", "2+1,4+4")
     ours = {one["notes"]["case"]: one for one in document["series"] if one["peer"] == "byteps"}
-    assert list(ours) == ["n = 2, k = 1", "n = 4, k = 4"]
+    assert list(ours) == ["2+1", "4+4"]
     for one in ours.values():
         hosts = one["notes"]["over_shares"]
         assert len(hosts) == one["workers"] + one["notes"]["k"]
         # Headers, and on a busy machine a little that is sent twice; never less than theory.
         assert all(0.99 < each < 1.15 for pair in hosts.values() for each in pair), hosts
+        assert min(one["notes"]["cpu_s_per_gb"]) > 0 and one["notes"]["resent_per_round"] >= 0
     assert {one["peer"] for one in document["series"]} == {"byteps", "gloo"}
-    assert len(document["goals"]) == 5
+    assert len(document["goals"]) == 2
+
+
+def test_gradients_of_a_network_on_links_of_another_make(tmp_path: Path) -> None:
+    links = ["--rates", "2000", "--mtu", "9000", "--queues", "10", "--hostname", "clone"]
+    document = run(
+        "theory",
+        tmp_path,
+        "--cases",
+        "2+2",
+        "--loads",
+        "1M,resnet50",
+        "--repeats",
+        "1",
+        "--inner",
+        "1",
+        *links,
+    )
+    found = [(one["notes"]["load"], one["peer"], one["tensors"]) for one in document["series"]]
+    expected = [("1M", "byteps", 1), ("1M", "gloo", 1), ("resnet50", "byteps", 161), ("resnet50", "gloo", 4)]
+    assert found == expected
+    notes = document["series"][0]["notes"]
+    assert (notes["mtu"], notes["queue_ms"], notes["one_name"]) == (9000, 10, "clone")
+
+
+@pytest.mark.parametrize("mxnet", [False, True])
+def test_a_step_of_training_beside_ddp_and_kvstore(mxnet: bool, tmp_path: Path) -> None:
+    if mxnet and not MXNET_PYTHON.exists():
+        pytest.skip(f"no {MXNET_PYTHON}: make test-mxnet makes it")
+    python = MXNET_PYTHON if mxnet else tmp_path / "nowhere"
+    document = run("step", tmp_path, "--mxnet", str(python), "--repeats", "1")
+    methods = ["alone", "ddp-gloo", "optimizer", "cross-barrier", *(["kvstore"] if mxnet else [])]
+    assert [one["peer"] for one in document["series"]] == methods
+    assert all(min(one["samples_s"]) > 0 for one in document["series"])
 
 
 @pytest.mark.parametrize("servers", [0, 2])

@@ -9,14 +9,35 @@ from collections.abc import Mapping, Sequence
 from byteps.tools.bench.members import Message
 from byteps.tools.bench.series import Sample
 from byteps.tools.bench.team import STARTUP_TIMEOUT_S, WORKER_MODULE, Team
-from byteps.tools.lab import Lab, Traffic
+from byteps.tools.lab import USUAL, Lab, Losses, Traffic, Wire
 from byteps.tools.lab.layout import SCHEDULER, SCHEDULER_PORT, Layout
 
-__all__ = ["LabCluster"]
+__all__ = ["LabCluster", "job_variables"]
+
+
+def job_variables(layout: Layout, scheduler: str) -> dict[str, str]:
+    """Who is in the job, and how they find each other; nothing that makes it faster or slower."""
+    found = {
+        "DMLC_NUM_WORKER": str(layout.workers),
+        "DMLC_NUM_SERVER": str(len(layout.server_hosts)),
+        "DMLC_PS_ROOT_URI": scheduler,
+        "DMLC_PS_ROOT_PORT": str(SCHEDULER_PORT),
+        "DMLC_INTERFACE": "eth0",
+        "BYTEPS_JOB_ID": f"lab-{secrets.token_hex(4)}",
+        "BYTEPS_JOB_SECRET": secrets.token_hex(16),
+        "GLOO_SOCKET_IFNAME": "eth0",
+    }
+    if layout.workers == 1:  # it would need no servers
+        found["BYTEPS_FORCE_DISTRIBUTED"] = "1"
+    return found
 
 
 class LabCluster(Team):
-    """The processes of one layout on links of one speed. The scheduler's link has no limit."""
+    """The processes of one layout on links of one speed. The scheduler's link has no limit.
+
+    Only variables that say who is in the job are set: what is measured is what a user gets. A job that is
+    stuck ends all the same, since whoever asks its members waits for a bounded time, and then ends them.
+    """
 
     def __init__(
         self,
@@ -25,32 +46,18 @@ class LabCluster(Team):
         peers: Sequence[str],
         settings: Mapping[str, str] | None = None,
         module: str = WORKER_MODULE,
+        wire: Wire = USUAL,
     ) -> None:
         super().__init__(layout.workers, peers)
         self.layout = layout
-        self.lab = Lab(layout.hosts, rate_mbit)
+        self.lab = Lab(layout.hosts, rate_mbit, wire)
         self._settings = dict(settings or {})
         self._module = module
 
     def _start(self) -> None:
         self.lab.__enter__()
-        common = {
-            **os.environ,
-            "DMLC_NUM_WORKER": str(self.layout.workers),
-            "DMLC_NUM_SERVER": str(len(self.layout.server_hosts)),
-            "DMLC_PS_ROOT_URI": self.lab.address(SCHEDULER),
-            "DMLC_PS_ROOT_PORT": str(SCHEDULER_PORT),
-            "DMLC_INTERFACE": "eth0",
-            "BYTEPS_JOB_ID": f"lab-{secrets.token_hex(4)}",
-            "BYTEPS_JOB_SECRET": secrets.token_hex(16),
-            "BYTEPS_FORCE_DISTRIBUTED": "1",
-            "BYTEPS_SERVER_ENGINE_THREAD": "1",  # many servers share few cores here
-            "BYTEPS_CONNECT_TIMEOUT_S": "90",
-            "BYTEPS_OP_TIMEOUT_S": "90",
-            "GLOO_SOCKET_IFNAME": "eth0",
-            "OMP_NUM_THREADS": "1",
-            **self._settings,
-        }
+        job = job_variables(self.layout, self.lab.address(SCHEDULER))
+        common = {**os.environ, **job, "OMP_NUM_THREADS": "1", **self._settings}
         if "byteps" in self.peers:
             self._member("scheduler", SCHEDULER, "scheduler", common)
             for index, host in enumerate(self.layout.server_hosts):
@@ -76,6 +83,9 @@ class LabCluster(Team):
 
     def traffic(self) -> dict[str, Traffic]:
         return self.lab.traffic()
+
+    def losses(self) -> Losses:
+        return self.lab.losses()
 
     def server_pids(self, peer: str) -> list[int]:
         if peer != "byteps":

@@ -51,7 +51,7 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
                 drawn.add_section()
             drawn.add_row(*row)
         # A pipe has no width: do not fold lines that a program or a log will read.
-        Console(width=None if sys.stdout.isatty() else 140).print(drawn)
+        Console(width=None if sys.stdout.isatty() else 180).print(drawn)
         return
     widths = [max(len(line[column]) for line in (header, *rows)) for column in range(len(header))]
     say(title)

@@ -15,10 +15,11 @@ __all__ = ["Sample", "Series", "ratio_of", "rounds_per_sample", "time_cells"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One round: how long it took, and the CPU time of all workers and servers together."""
+    """One round: how long it took, the CPU time of all workers and servers together, and of servers alone."""
 
     time_s: float
     cpu_s: float
+    server_cpu_s: float = 0.0
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Series:
     inner: int  # rounds in a row that make one sample
     samples_s: list[float] = field(default_factory=list)
     samples_cpu_s: list[float] = field(default_factory=list)  # of all workers and servers together
+    samples_server_cpu_s: list[float] = field(default_factory=list)
     tensors: int = 1
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -41,9 +43,17 @@ class Series:
     def add(self, sample: Sample) -> None:
         self.samples_s.append(sample.time_s)
         self.samples_cpu_s.append(sample.cpu_s)
+        self.samples_server_cpu_s.append(sample.server_cpu_s)
 
     def cpu_s(self) -> float:
         return quantile(self.samples_cpu_s, 0.5)
+
+    def cpu_s_per_gb(self) -> tuple[float, float]:
+        """Of all workers and of all servers, for each GB of gradients that workers contribute."""
+        pairs = list(zip(self.samples_cpu_s, self.samples_server_cpu_s, strict=True))
+        gigabytes = self.workers * self.nbytes / 1e9
+        on_servers = quantile([server for _, server in pairs], 0.5)
+        return quantile([every - server for every, server in pairs], 0.5) / gigabytes, on_servers / gigabytes
 
     def algorithm_bytes_per_s(self) -> float:
         return self.nbytes / self.summary().median

@@ -88,7 +88,7 @@ class Team(ABC):
         workers = [answers[name] for name in self.worker_names]
         span_ns = max(each["end_ns"] for each in workers) - min(each["start_ns"] for each in workers)
         on_workers = sum(each["cpu_ns"] for each in workers) / 1e9 / inner
-        return Sample(span_ns / 1e9 / inner, on_workers + on_servers)
+        return Sample(span_ns / 1e9 / inner, on_workers + on_servers, on_servers)
 
     def talking(self) -> list[str]:
         """The members that wait to be told what to do next."""

@@ -10,6 +10,6 @@ Every host is a network namespace with a host name of its own; a bridge in one m
 """
 
 from byteps.tools.lab.network import Lab
-from byteps.tools.lab.plan import Host, Traffic
+from byteps.tools.lab.plan import USUAL, Host, Losses, Traffic, Wire
 
-__all__ = ["Host", "Lab", "Traffic"]
+__all__ = ["USUAL", "Host", "Lab", "Losses", "Traffic", "Wire"]

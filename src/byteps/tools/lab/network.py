@@ -13,18 +13,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from byteps.errors import BytePSError, ConfigError
 from byteps.tools.lab import plan
-from byteps.tools.lab.plan import Host, Traffic
+from byteps.tools.lab.plan import Host, Losses, Traffic, Wire
 
 __all__ = ["Lab", "why_not"]
 
 COMMAND_TIMEOUT_S = 30.0
 _PROGRAMS = {
-    "iproute2": ("ip", "tc"),
+    "iproute2": ("ip", "tc", "bridge"),
     "util-linux": ("unshare", "nsenter", "setpriv"),
     "hostname": ("hostname",),
 }
@@ -46,20 +47,13 @@ def why_not() -> str:
 
 
 class Lab:
-    """Hosts with links of ``rate_mbit`` each way (0: no limit) into one switch. A context manager.
+    """Hosts with links of ``rate_mbit`` each way (0: no limit) into one switch. A context manager."""
 
-    With ``delay_ms`` every frame takes that much longer from a host to the switch and from there to a host,
-    so a round trip between two hosts takes four times as much.
-    """
-
-    def __init__(
-        self, hosts: Sequence[Host | str], rate_mbit: float = 1000, mtu: int = plan.MTU, delay_ms: float = 0
-    ) -> None:
+    def __init__(self, hosts: Sequence[Host | str], rate_mbit: float = 1000, wire: Wire = plan.USUAL) -> None:
         self.hosts = [Host(host) if isinstance(host, str) else host for host in hosts]
         plan.check(self.hosts, rate_mbit)
         self.rate_mbit = rate_mbit
-        self._mtu = mtu
-        self._delay_ms = delay_ms
+        self.wire = wire
         self._index = {host.name: index for index, host in enumerate(self.hosts)}
         self._holders: list[subprocess.Popen[bytes]] = []  # of the switch, then of the hosts
         self._processes: list[subprocess.Popen[Any]] = []
@@ -117,24 +111,55 @@ class Lab:
                 found[host.name] = Traffic(stats["rx"]["bytes"], stats["tx"]["bytes"])
         return found
 
+    def losses(self) -> Losses:
+        """What was lost or thought lost since the lab was built."""
+        snmp = [Path(f"/proc/{holder.pid}/net/snmp").read_text() for holder in self._holders[1:]]
+        qdiscs = json.loads(self._on_switch(["tc", "-json", "-stats", "qdisc", "show"]))
+        return Losses(sum(map(plan.resent_segments, snmp)), plan.dropped_frames(qdiscs))
+
+    # Outages: nothing is closed and nobody is told; frames do not arrive any more
+
+    def unplug(self, *hosts: str) -> None:
+        """The switch passes nothing on from or to these hosts."""
+        self._on_switch(["bridge", "-batch", "-"], [plan.port_state(self._index[host], 0) for host in hosts])
+
+    def plug(self, *hosts: str) -> None:
+        """The end of ``unplug``."""
+        self._on_switch(["bridge", "-batch", "-"], [plan.port_state(self._index[host], 3) for host in hosts])
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """Nothing from ``sender`` arrives at ``receiver`` any more; the other way is open. Needs iptables."""
+        self._filter("-I", sender, receiver)
+
+    def heal(self, sender: str, receiver: str) -> None:
+        """The end of ``cut``."""
+        self._filter("-D", sender, receiver)
+
+    def _filter(self, change: str, sender: str, receiver: str) -> None:
+        rule = ["-w", change, "INPUT", "-s", self.address(sender), "-j", "DROP"]
+        _run([*self.inside(receiver), "iptables", *rule])
+
     # Building
 
     def _build(self) -> None:
-        for name in ("switch", *(host.name for host in self.hosts)):
+        for name in ("switch", *(self.wire.one_name or host.name for host in self.hosts)):
             self._holders.append(_hold(name))
         pids = [holder.pid for holder in self._holders[1:]]
-        self._on_switch(["ip", "-batch", "-"], plan.switch_links(pids, self._mtu, self._delay_ms > 0))
-        if self._delay_ms > 0:
+        self._on_switch(["ip", "-batch", "-"], plan.switch_links(pids, self.wire.mtu, self.wire.delay_ms > 0))
+        if self.wire.delay_ms > 0:
             ends = [f"{end}{index}" for index in range(len(pids)) for end in "hq"]
-            relay = [sys.executable, "-m", "byteps.tools.lab.relay", str(self._delay_ms), *ends]
+            relay = [sys.executable, "-m", "byteps.tools.lab.relay", str(self.wire.delay_ms), *ends]
             self._processes.append(_started([*self._switch(), *relay], "the relay"))
         rates = [self.rate_mbit if host.rate_mbit is None else host.rate_mbit for host in self.hosts]
-        ports = [line for index, rate in enumerate(rates) for line in plan.shaping(f"p{index}", rate)]
+        queue_ms = self.wire.queue_ms
+        ports = [
+            line for index, rate in enumerate(rates) for line in plan.shaping(f"p{index}", rate, queue_ms)
+        ]
         self._on_switch(["tc", "-batch", "-"], ports)
         for index, (host, rate) in enumerate(zip(self.hosts, rates, strict=True)):
             inside = self.inside(host.name)
             _run([*inside, "ip", "-batch", "-"], plan.host_links(index))
-            _run([*inside, "tc", "-batch", "-"], plan.shaping("eth0", rate))
+            _run([*inside, "tc", "-batch", "-"], plan.shaping("eth0", rate, plan.HOST_QUEUE_MS))
 
     def _switch(self) -> list[str]:
         return ["nsenter", "--net", f"--target={self._holders[0].pid}", "--"]

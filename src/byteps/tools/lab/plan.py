@@ -9,20 +9,23 @@ rate. Nothing of it is in the machine's own network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from byteps.errors import ConfigError
 
-__all__ = ["Host", "Traffic", "address_of", "host_links", "queue_bytes", "shaping", "switch_links"]
+__all__ = ["USUAL", "Host", "Losses", "Traffic", "Wire", "address_of", "dropped_frames", "host_links"]
+__all__ += ["port_state", "queue_bytes", "resent_segments", "shaping", "switch_links"]
 
 NETWORK = "10.77"
 MAX_HOSTS = 250
-MTU = 9000  # as clouds have inside one zone; with 1500, headers would take 5 % instead of 1 %
 MIN_MBIT, MAX_MBIT = 1, 10_000
-# A switch port holds this much: long enough that TCP keeps a link busy, short enough to stay a link.
+IP_TCP_BYTES, ETHERNET_BYTES = 52, 14  # of headers: IPv4, TCP with time stamps; what a token bucket counts
+# What a switch port holds if nothing is said: enough that TCP keeps a link busy, not more than a link has.
 QUEUE_S = 0.01
 MIN_QUEUE_BYTES = 512 * 1024
+HOST_QUEUE_MS = 200.0  # TCP itself keeps it short
 # A bucket must hold what the kernel passes down at once, and what a timer tick's worth of rate is.
 MIN_BURST_BYTES = 64 * 1024
 TICK_S = 0.001
@@ -37,6 +40,34 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Wire:
+    """What all links of a lab have in common, beside their rate.
+
+    ``mtu`` is that of ordinary Ethernet; clouds often have 9000 inside one zone. ``queue_ms`` is how long a
+    frame waits at the most before a full link, None what a usual port has. With ``delay_ms`` every frame
+    takes that much longer from a host to the switch and from there to a host, so a round trip between two
+    hosts takes four times as much. ``one_name`` is the host name of all machines, as clones may have it.
+    """
+
+    mtu: int = 1500
+    queue_ms: float | None = None
+    delay_ms: float = 0
+    one_name: str = ""
+
+    @property
+    def efficiency(self) -> float:
+        """The part of what a link carries that TCP hands to its users, at the most.
+
+        >>> round(Wire(mtu=1500).efficiency, 3), round(Wire(mtu=9000).efficiency, 3)
+        (0.956, 0.993)
+        """
+        return (self.mtu - IP_TCP_BYTES) / (self.mtu + ETHERNET_BYTES)
+
+
+USUAL = Wire()
+
+
+@dataclass(frozen=True)
 class Traffic:
     """Bytes on the link of a host, with all headers: what it sent and what it received."""
 
@@ -45,6 +76,17 @@ class Traffic:
 
     def __sub__(self, before: Traffic) -> Traffic:
         return Traffic(self.sent - before.sent, self.received - before.received)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Of all links: segments that TCP sent again, and frames that found the queue of a switch port full."""
+
+    resent: int
+    dropped: int
+
+    def __sub__(self, before: Losses) -> Losses:
+        return Losses(self.resent - before.resent, self.dropped - before.dropped)
 
 
 def address_of(index: int) -> str:
@@ -91,13 +133,30 @@ def host_links(index: int) -> list[str]:
     return ["link set lo up", f"addr add {address_of(index)}/16 dev eth0", "link set eth0 up"]
 
 
-def queue_bytes(rate_mbit: float) -> int:
-    """How much may wait for a link."""
-    return max(MIN_QUEUE_BYTES, int(rate_mbit * 1e6 / 8 * QUEUE_S))
+def port_state(index: int, state: int) -> str:
+    """A line for ``bridge -batch``: 0 blocks the port of a host, 3 lets it forward.
+
+    >>> port_state(2, 0)
+    'link set dev p2 state 0'
+    """
+    return f"link set dev p{index} state {state}"
 
 
-def shaping(device: str, rate_mbit: float) -> list[str]:
+def queue_bytes(rate_mbit: float, queue_ms: float | None = None) -> int:
+    """How much may wait for a link.
+
+    >>> queue_bytes(200, 40)
+    1000000
+    """
+    if queue_ms is None:
+        return max(MIN_QUEUE_BYTES, int(rate_mbit * 1e6 / 8 * QUEUE_S))
+    return max(MIN_BURST_BYTES, int(rate_mbit * 1e3 / 8 * queue_ms))
+
+
+def shaping(device: str, rate_mbit: float, queue_ms: float | None = None) -> list[str]:
     """Lines for ``tc -batch``: what leaves through ``device`` is limited. None where there is no limit.
+
+    What a host has to send waits in the host, which loses none: ``queue_ms`` is for ports of the switch.
 
     >>> shaping("eth0", 100)
     ['qdisc add dev eth0 root tbf rate 100000000bit burst 65536 limit 524288']
@@ -105,5 +164,24 @@ def shaping(device: str, rate_mbit: float) -> list[str]:
     if not rate_mbit:
         return []
     burst = max(MIN_BURST_BYTES, int(rate_mbit * 1e6 / 8 * TICK_S))
-    rate = f"rate {int(rate_mbit * 1e6)}bit burst {burst} limit {queue_bytes(rate_mbit)}"
+    rate = f"rate {int(rate_mbit * 1e6)}bit burst {burst} limit {queue_bytes(rate_mbit, queue_ms)}"
     return [f"qdisc add dev {device} root tbf {rate}"]
+
+
+def resent_segments(snmp: str) -> int:
+    """From the text of /proc/net/snmp.
+
+    >>> resent_segments("Tcp: OutSegs RetransSegs InErrs\\nTcp: 9 4 0\\n")
+    4
+    """
+    names, values = (line.split() for line in snmp.splitlines() if line.startswith("Tcp:"))
+    return int(values[names.index("RetransSegs")])
+
+
+def dropped_frames(qdiscs: Sequence[Mapping[str, Any]]) -> int:
+    """From what ``tc -json -stats qdisc`` lists: those that limit links.
+
+    >>> dropped_frames([{"kind": "noqueue", "drops": 1}, {"kind": "tbf", "drops": 3}])
+    3
+    """
+    return sum(each["drops"] for each in qdiscs if each["kind"] == "tbf")

@@ -29,7 +29,7 @@ from byteps.launcher.reap import die_with
 from byteps.tools.bench.arguments import positive
 from byteps.tools.lab.layout import Layout
 from byteps.tools.lab.network import Lab
-from byteps.tools.lab.plan import Traffic
+from byteps.tools.lab.plan import Traffic, Wire
 
 __all__ = ["add_parser", "milliseconds", "rate", "run"]
 
@@ -52,6 +52,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--rate", type=rate, default="1gbit", help="of every link, such as 200mbit; 0: no limit (%(default)s)"
     )
     add("--delay", type=milliseconds, default="0ms", help="more on every link, such as 5ms (%(default)s)")
+    add("--mtu", type=positive, default=Wire.mtu, help="of the links; 9000 in many clouds (%(default)s)")
+    add("--queue", type=milliseconds, metavar="MS", help="how much a full link lets wait, such as 40ms")
+    add("--hostname", default="", metavar="NAME", help="of all hosts, as clones have it")
     add("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what each rank runs")
     parser.set_defaults(run=run)
 
@@ -95,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"bps lab: error: {problem}", file=sys.stderr)
         return 2
     try:
-        with Lab(layout.hosts, args.rate, delay_ms=args.delay) as lab:
+        with Lab(layout.hosts, args.rate, Wire(args.mtu, args.queue, args.delay, args.hostname)) as lab:
             begun = time.monotonic()
             code = _job(lab, layout, args.nproc, command)
             print(_table(lab.traffic(), time.monotonic() - begun), file=sys.stderr)
