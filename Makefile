@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 LAB_ARGS ?=
-LAB_FIGURES ?= theory overlap compression scaling
+LAB_FIGURES ?= theory step overlap compression scaling
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -38,7 +38,7 @@ endif
 say = @printf '$(BOLD)==> %s$(PLAIN)\n' $(1)
 
 .PHONY: help setup demo test lint format docs bench clean distclean
-.PHONY: bench-lab bench-local test-asan test-tsan test-python test-torch $(FRAMEWORKS:%=test-%)
+.PHONY: bench-lab bench-local fuzz test-asan test-tsan test-python test-torch $(FRAMEWORKS:%=test-%)
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17 | sed 's/^/  make /'
@@ -103,13 +103,13 @@ test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pyte
 	      $$phase $$SECONDS $$phase; exit 1; }; \
 	done; printf '$(GREEN)==> make test: everything passed in %s s: lint, native tests, pytest, frameworks$(PLAIN)\n' $$SECONDS
 
-bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets, then on links; under 30 minutes
+bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets, then on links; under 45 minutes
 	$(call say,"measuring push-pull; results go to bench-results/")
 	@bps bench push-pull --all --output bench-results $(BENCH_ARGS)
 	@$(MAKE) --no-print-directory bench-lab
 
 # What docs/performance.md tells of. Labs need root; without it this says so and is no failure of `make bench`.
-bench-lab: $(STAMP_PACKAGE) ## theory, Gloo, overlap, compression and scaling on links of a known speed; needs root
+bench-lab: $(STAMP_PACKAGE) ## theory, Gloo, training, compression, scaling on links of a known speed; needs root
 	$(call say,"measuring on links of a known speed; results go to bench-results/")
 	@reason=$$(python -c 'from byteps.tools.lab.network import why_not; print(why_not())'); \
 	if [ -n "$$reason" ]; then echo "skipped: $$reason"; exit 0; fi; \
@@ -160,6 +160,24 @@ test-asan test-tsan: $(STAMP_TOOLS)
 	  || { tail -n 60 build/$(NAME).log; exit 1; }
 	@$(FIXED_ADDRESSES) ctest --test-dir build/$(NAME) --output-on-failure --timeout 300 --no-tests=error \
 	  --parallel $(JOBS)
+
+# Two at a time is an hour on each of two cores: make fuzz FUZZ_SECONDS=3600 FUZZ="fuzz_aggregator fuzz_client".
+# What is found stays in build/fuzz/found/NAME, a crash in build/fuzz/crash-*; a seed that shows something new
+# belongs into native/tests/fuzz/corpus/NAME, where the short run of `make test` begins.
+FUZZ_SECONDS ?= 60
+FUZZ ?= $(patsubst native/tests/fuzz/%.cc,%,$(wildcard native/tests/fuzz/fuzz_*.cc))
+fuzz: $(STAMP_TOOLS) ## every fuzz target for FUZZ_SECONDS, under AddressSanitizer and UBSan; needs clang
+	$(call say,"fuzzing $(FUZZ) for $(FUZZ_SECONDS) s (build log: build/fuzz.log)")
+	@mkdir -p build
+	@cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DBYTEPS_FUZZ=ON -DBYTEPS_NATIVE_TESTS=ON \
+	  -DBYTEPS_PYTHON=OFF -DBYTEPS_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
+	  > build/fuzz.log 2>&1 || { cat build/fuzz.log; exit 1; }
+	@cmake --build build/fuzz --parallel $(JOBS) --target $(FUZZ) >> build/fuzz.log 2>&1 \
+	  || { tail -n 60 build/fuzz.log; exit 1; }
+	@cd build/fuzz && printf '%s\n' $(FUZZ) | xargs -P $(JOBS) -I{} sh -c 'mkdir -p found/{} && \
+	  native/tests/{} -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=60 -print_final_stats=1 found/{} \
+	  $$(ls -d ../../native/tests/fuzz/corpus/{} 2>/dev/null) > {}.log 2>&1; \
+	  code=$$?; echo "{}: status $$code, $$(grep -o "number_of_executed_units: .*" {}.log)"; exit $$code'
 
 test-python: $(STAMP_PACKAGE) ## pytest; PYTEST_ARGS="-k name" for a part
 	$(call say,"pytest")

@@ -2,9 +2,12 @@
 
 #include <stdexcept>
 
+#include "base/memory.h"
+#include "observe/sample.h"
+
 namespace byteps {
 
-Aggregator::Aggregator(AggregatorSettings settings, unsigned shards) : settings_(std::move(settings)) {
+Aggregator::Aggregator(AggregatorSettings settings) : settings_(std::move(settings)) {
   if (settings_.children.empty() || settings_.children.size() > limits::kMaxChildren) {
     throw std::invalid_argument("an aggregator needs 1 to 65535 children");
   }
@@ -16,8 +19,10 @@ Aggregator::Aggregator(AggregatorSettings settings, unsigned shards) : settings_
   for (const uint16_t child : settings_.child_of) {
     if (child >= settings_.children.size()) throw std::invalid_argument("a rank belongs to no child");
   }
-  if (shards == 0) throw std::invalid_argument("an aggregator needs at least one shard");
-  for (unsigned i = 0; i < shards; ++i) shards_.push_back(std::make_unique<Shard>(settings_, i, events_));
+  if (settings_.shards == 0) throw std::invalid_argument("an aggregator needs at least one shard");
+  for (unsigned i = 0; i < settings_.shards; ++i) {
+    shards_.push_back(std::make_unique<Shard>(settings_, tensors_, i, events_));
+  }
   for (auto& shard : shards_) shard->start();
 }
 
@@ -35,7 +40,21 @@ void Aggregator::depart(uint16_t rank) {
   for (auto& shard : shards_) shard->depart(rank);
 }
 
+void Aggregator::declare(TensorInfo tensor) {
+  if (const char* reason = invalid(tensor, settings_.shards))
+    throw std::invalid_argument(tensor.name + ": " + reason);
+  const auto wanted = [&](const std::string& which) {
+    return !which.empty() && sample_matches(which, tensor.name, tensor.id);
+  };
+  tensor.traced = wanted(settings_.sample) ||
+                  (settings_.debug && (settings_.debug_key.empty() || wanted(settings_.debug_key)));
+  // What was declared before is taken when it is pushed: what of it is still to come must find room, too.
+  MemoryGate::shared().expect(tensors_.coming_bytes() + tensor.lasting_bytes(tensor.own_bytes()));
+  tensors_.declare(std::move(tensor));
+}
+
 void Aggregator::retire(const std::vector<uint32_t>& tensors) {
+  tensors_.forget(tensors);
   for (auto& shard : shards_) shard->retire(tensors);
 }
 

@@ -11,7 +11,7 @@ namespace byteps {
 
 class Aggregator {
  public:
-  Aggregator(AggregatorSettings settings, unsigned shards);
+  explicit Aggregator(AggregatorSettings settings);
   ~Aggregator() { close(); }
 
   // Takes a connection whose peer has been authenticated. peer_pid: the worker's process if it is on this
@@ -19,6 +19,9 @@ class Aggregator {
   void attach(unsigned shard, uint16_t rank, Fd fd, bool checksum, pid_t peer_pid = 0);
   // The rank has said goodbye: what still needs it is answered with an error.
   void depart(uint16_t rank);
+  // The scheduler has placed parts of this tensor here: from now on they may be pushed. Throws
+  // std::invalid_argument if it cannot be, and OutOfMemory if this process has no room for it.
+  void declare(TensorInfo tensor);
   void retire(const std::vector<uint32_t>& tensors);
   EventQueue& events() { return events_; }
   std::map<std::string, uint64_t> counters() const;
@@ -29,6 +32,7 @@ class Aggregator {
   void check_rank(uint16_t rank) const;
   const AggregatorSettings settings_;
   EventQueue events_;
+  TensorTable tensors_;
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 

@@ -17,20 +17,37 @@ ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Fd fd, TcpLin
   patience_ns_ = nearby_ ? limits::kNearbyPatienceNs : limits::kPatienceNs;
 }
 
-void ChildLink::send(Header header, const std::byte* payload, BufferRef keep) {
+// Called while a frame of another child is handled: what goes wrong here is the end of this connection, not
+// of that.
+void ChildLink::send(Header header, const std::byte* payload, BufferRef keep) noexcept {
   if (!link_->alive()) return;
   header.sender = rank_;
   touched_ = true;
-  out_.push(shard_.settings().scheduled ? header.priority : 0, OutFrame{header, payload, std::move(keep)});
+  waiting_bytes_ += kHeaderBytes + header.length;
+  if (waiting_bytes_ > shard_.most_waiting_bytes()) {
+    return link_->give_up(Link::End::violation, "it does not read its answers, and too many wait for it");
+  }
+  try {
+    out_.push(shard_.settings().scheduled ? header.priority : 0, OutFrame{header, payload, std::move(keep)});
+  } catch (const std::bad_alloc& lack) {
+    link_->give_up(Link::End::exhausted, lack.what());
+  }
 }
 
-void ChildLink::send_text(Header header, std::string_view text) {
-  text = text.substr(0, limits::kMaxSmallBytes);
-  BufferRef buffer = shard_.pool().take(text.size());
-  std::memcpy(buffer.data(), text.data(), text.size());
-  header.length = static_cast<uint32_t>(text.size());
-  const std::byte* data = buffer.data();
-  send(header, data, std::move(buffer));
+void ChildLink::send_copy(Header header, const void* data, size_t bytes) noexcept {
+  try {
+    BufferRef buffer = shard_.pool().take_unasked(bytes);
+    std::memcpy(buffer.data(), data, bytes);
+    header.length = static_cast<uint32_t>(bytes);
+    const std::byte* copy = buffer.data();
+    send(header, copy, std::move(buffer));
+  } catch (const std::bad_alloc& lack) {
+    link_->give_up(Link::End::exhausted, lack.what());
+  }
+}
+
+void ChildLink::send_text(Header header, std::string_view text) noexcept {
+  send_copy(header, text.data(), std::min(text.size(), limits::kMaxSmallBytes));
 }
 
 bool ChildLink::next(OutFrame& out) {
@@ -43,6 +60,7 @@ bool ChildLink::next(OutFrame& out) {
   } else {
     out = std::move(out_.top());
     out_.pop();
+    waiting_bytes_ -= kHeaderBytes + out.header.length;
   }
   if (received > told_bytes_) credit_due_ns_ = EventLoop::kNever;  // progress: settle() starts the wait anew
   out.header.received = told_bytes_ = received;
@@ -80,7 +98,6 @@ std::byte* ChildLink::begin(const Header& header) {
                     shard_.settings().ranks[rank_]);
   }
   switch (header.type) {
-    case FrameType::declare:
     case FrameType::refuse:
       small_.resize(header.length);
       return small_.data();
@@ -93,7 +110,12 @@ std::byte* ChildLink::begin(const Header& header) {
         return reinterpret_cast<std::byte*>(&offer_);
       }
       if (!wanted || bytes == 0) return nullptr;
-      incoming_ = shard_.pool().take(bytes);
+      try {
+        incoming_ = shard_.pool().take(bytes);
+      } catch (const std::bad_alloc& lack) {
+        shard_.no_memory(rank_, header, lack.what());
+        return nullptr;
+      }
       return incoming_.data();
     }
     default:
@@ -102,10 +124,6 @@ std::byte* ChildLink::begin(const Header& header) {
 }
 
 void ChildLink::end(const Header& header, bool landed) {
-  if (header.type == FrameType::declare) {
-    shard_.declare(header, small_);
-    return;
-  }
   if (header.type == FrameType::refuse) {
     shard_.refuse(rank_, header, {reinterpret_cast<const char*>(small_.data()), small_.size()});
     return;
@@ -120,14 +138,19 @@ void ChildLink::end(const Header& header, bool landed) {
   incoming_.reset();
   if (header.flags & kFlagByAddress) {
     landed = wanted_ && coming_bytes_ > 0;
-    if (landed) payload = fetch(header);
+    try {
+      if (landed) payload = fetch(header);
+    } catch (const std::bad_alloc& lack) {
+      shard_.no_memory(rank_, header, lack.what());
+      landed = false;
+    }
     if (landed && !payload) {
       answered(coming_bytes_, header.priority);
       shard_.ask_again(rank_, header);
       return;
     }
   }
-  if (!shard_.contribute(rank_, header, landed || coming_bytes_ == 0, std::move(payload))) {
+  if (!shard_.contribute(rank_, header, coming_bytes_, landed || coming_bytes_ == 0, std::move(payload))) {
     answered(coming_bytes_, header.priority);
   }
 }

@@ -22,8 +22,9 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   const std::shared_ptr<TcpLink>& link() const { return link_; }
   bool nearby() const { return nearby_; }  // on this machine
 
-  void send(Header header, const std::byte* payload, BufferRef keep);
-  void send_text(Header header, std::string_view text);
+  void send(Header header, const std::byte* payload, BufferRef keep) noexcept;
+  void send_copy(Header header, const void* data, size_t bytes) noexcept;
+  void send_text(Header header, std::string_view text) noexcept;
   // The round of a contribution of this many bytes is over; it was pushed with this priority.
   void answered(uint64_t bytes, int32_t priority) { answered_bytes_ += open_.close(priority, bytes); }
   // End of a batch: flushes, and says what has been consumed if no result has said it.
@@ -44,13 +45,14 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   std::shared_ptr<TcpLink> link_;
   std::optional<PeerMemory> peer_;  // if the worker may push by address
   ReadyQueue<OutFrame> out_;
+  uint64_t waiting_bytes_ = 0;  // in it
   // Of the PUSH being read: how long the contribution is and whether it is wanted, where its payload lands,
   // or where it lies in the worker's memory.
   uint32_t coming_bytes_ = 0;
   bool wanted_ = false;
   BufferRef incoming_;
   Offer offer_;
-  std::vector<std::byte> small_;  // where the payload of a DECLARE lands
+  std::vector<std::byte> small_;  // where the payload of a REFUSE lands
   // Credit comes back when a contribution's round is over, so that ranks that push the same tensors stay
   // close together and their pieces meet in the cache. When that takes too long, because the others are late
   // or push something else first, credit comes back on arrival until they have caught up: waiting longer

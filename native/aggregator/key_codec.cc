@@ -1,5 +1,6 @@
 #include "aggregator/key_codec.h"
 
+#include "base/memory.h"
 #include "reduce/sum.h"
 
 namespace byteps {
@@ -41,9 +42,12 @@ size_t KeyCodec::finish(uint32_t step, std::byte* out) {
 }
 
 void KeyCodec::add_to(DType dtype, std::byte* value, const std::byte* in, size_t bytes, uint32_t step) {
-  if (!decoder_) decoder_ = make_codec(declared_.spec, elements_, declared_.seed, key_);
+  if (!decoder_) {
+    MemoryGate::shared().ask(2 * elements_ * sizeof(float));
+    decoded_.resize(dtype == DType::f32 ? 0 : elements_);
+    decoder_ = make_codec(declared_.spec, elements_, declared_.seed, key_);
+  }
   if (dtype == DType::f32) return decoder_->decode_add(in, bytes, step, reinterpret_cast<float*>(value));
-  decoded_.resize(elements_);
   decoder_->decode(in, bytes, step, decoded_.data());
   if (dtype == DType::f64) {
     auto* wide = reinterpret_cast<double*>(value);

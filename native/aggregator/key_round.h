@@ -18,6 +18,7 @@
 // arrival. Otherwise a child is added as soon as it is held.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -61,25 +62,14 @@ class KeyRound {
   }
 
   // The child to add now, or -1. Call add() for it.
-  int next_to_add() const {
-    if (rank_order_) {
-      return added_ < parts_.size() && parts_[added_] == Part::held ? static_cast<int>(added_) : -1;
-    }
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      if (parts_[i] == Part::held) return static_cast<int>(i);
-    }
-    return -1;
-  }
+  int next_to_add() const { return next_that_is(Part::held); }
   void add(uint16_t child) {
     parts_[child] = Part::added;
     ++added_;
   }
 
   // The child whose contribution was dropped and is needed now, or -1. Call ask() for it.
-  int next_to_ask() const {
-    return rank_order_ && added_ < parts_.size() && parts_[added_] == Part::dropped ? static_cast<int>(added_)
-                                                                                    : -1;
-  }
+  int next_to_ask() const { return next_that_is(Part::dropped); }
   void ask(uint16_t child) {
     parts_[child] = Part::absent;
     --contributed_;
@@ -92,6 +82,12 @@ class KeyRound {
   }
 
  private:
+  int next_that_is(Part part) const {
+    if (rank_order_) return added_ < parts_.size() && parts_[added_] == part ? static_cast<int>(added_) : -1;
+    const auto found = std::find(parts_.begin(), parts_.end(), part);
+    return found == parts_.end() ? -1 : static_cast<int>(found - parts_.begin());
+  }
+
   std::vector<Part> parts_;
   const bool rank_order_;
   uint32_t round_ = 0;

@@ -10,12 +10,7 @@ KeyState::KeyState(uint64_t key, std::shared_ptr<const TensorInfo> tensor, uint1
       length(this->tensor->cut.length_of(static_cast<uint32_t>(key))),
       round(children, rank_order),
       ways(children),
-      held(children) {
-  if (!this->tensor->codec) return;
-  const size_t elements = length / size_of(this->tensor->dtype);
-  codec = std::make_unique<KeyCodec>(*this->tensor->codec, this->tensor->name, static_cast<uint32_t>(key),
-                                     elements, children);
-}
+      held(children) {}
 
 std::string describe(const KeyState& key, uint32_t round) {
   std::string text = key.tensor->name;

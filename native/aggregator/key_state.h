@@ -8,21 +8,11 @@
 
 #include "aggregator/key_codec.h"
 #include "aggregator/key_round.h"
+#include "aggregator/tensor_table.h"
 #include "base/buffer.h"
-#include "reduce/dtype.h"
-#include "wire/cut.h"
 #include "wire/header.h"
 
 namespace byteps {
-
-struct TensorInfo {
-  uint32_t id;
-  std::string name;
-  DType dtype;
-  Cut cut;
-  std::optional<compress::DeclaredCodec> codec{};
-  bool traced = false;  // the user wants to see its values
-};
 
 // What all contributions to one round must agree on.
 struct Terms {
@@ -45,8 +35,16 @@ struct Way {
 struct Held {
   BufferRef bytes;
   bool wide = false;
-  uint32_t size = 0;  // of a compressed one, and what it said besides
-  CodecTerms terms{};
+  uint32_t size = 0;   // of `bytes`
+  CodecTerms terms{};  // what a compressed one said besides
+};
+
+// Why the open round gives nobody a result. That there is one says so, whatever its text: that may be a
+// peer's.
+struct RoundFailure {
+  ErrorKind kind;
+  std::string text;
+  bool told = false;
 };
 
 struct KeyState {
@@ -61,22 +59,35 @@ struct KeyState {
   std::vector<Held> held;  // by child; empty for a broadcast's other children
   BufferRef sum;           // of the children added so far; float32 for half types of three and more
   bool sum_is_wide = false;
-  BufferRef result;  // of the round before; in asynchronous mode the stored value
+  size_t kept_bytes = 0;  // of the open round: contributions held, and the sum
+  BufferRef result;       // of the round before; in asynchronous mode the stored value
   uint32_t result_round = 0;
-  std::unique_ptr<KeyCodec> codec;  // null: plain elements
+  std::unique_ptr<KeyCodec> codec;  // made when the first compressed contribution comes
   uint32_t result_bytes = 0;        // of a result that is compressed, else 0
-  std::string failure;              // why the open round cannot succeed
-  ErrorKind failure_kind = ErrorKind::conflict;
-  bool failure_told = false;
-  std::vector<std::pair<uint16_t, uint32_t>>
-      waiting_for_value;          // asynchronous: (rank, round) that came first
-  std::vector<uint32_t> counted;  // asynchronous, by child: rounds already added
+  std::optional<RoundFailure> failure;
+  // Asynchronous mode, by child: how many of its rounds have been taken, and whether it waits for the first
+  // value.
+  struct Taken {
+    struct Waits {
+      uint16_t rank;
+      uint32_t round;
+    };
+    uint32_t rounds = 0;
+    std::optional<Waits> waits{};
+  };
+  std::vector<Taken> taken;
   int64_t opened_ns = 0;
   bool asks = false;  // a child on another machine has contributed: the others are asked for theirs
   bool stall_told = false;
 
   // Of the open round. A broadcast is never compressed.
-  bool coded() const { return codec && !terms.broadcast; }
+  bool coded() const { return tensor->codec && !terms.broadcast; }
+  size_t sum_bytes() const { return !sum ? 0 : sum_is_wide ? 2 * size_t{length} : length; }
+  // One contribution of an open round is always kept: it becomes the sum. These are kept besides.
+  size_t extra_bytes(size_t kept) const {
+    const size_t one = coded() ? 0 : length;
+    return kept > one ? kept - one : 0;
+  }
 };
 
 // For people.

@@ -15,9 +15,10 @@ struct AggregatorSettings {
   std::vector<std::string> children;  // "workers 2, 3 (host b)"
   std::vector<std::string> ranks;     // "worker 3 (host b)"; averages divide by their number
   std::vector<uint16_t> child_of;     // by rank
-  bool deterministic = true;          // sums in the order of the children
-  bool scheduled = false;             // urgent results leave first
-  bool asynchronous = false;          // contributions change a stored value at once, nobody waits
+  unsigned shards = 1;
+  bool deterministic = true;  // sums in the order of the children
+  bool scheduled = false;     // urgent results leave first
+  bool asynchronous = false;  // contributions change a stored value at once, nobody waits
   double stall_warn_s = 10;
   int verbose = 0;       // 2: every frame
   bool key_log = false;  // every contribution

@@ -7,12 +7,14 @@
 
 namespace byteps {
 
-Shard::Shard(const AggregatorSettings& settings, unsigned index, EventQueue& events)
+Shard::Shard(const AggregatorSettings& settings, TensorTable& tensors, unsigned index, EventQueue& events)
     : settings_(settings),
       events_(events),
       loop_(*this, "bps-shard-" + std::to_string(index)),
-      keys_(settings, counters_),
-      links_(settings.ranks.size()) {}
+      keys_(settings, tensors, index, counters_),
+      links_(settings.ranks.size()) {
+  ended_.reserve(2 * links_.size());
+}
 
 Shard::~Shard() { stop(); }
 
@@ -29,16 +31,24 @@ void Shard::stop() {
 void Shard::attach(uint16_t rank, Fd fd, bool checksum, pid_t peer_pid) {
   auto shared = std::make_shared<Fd>(std::move(fd));  // std::function wants a copyable closure
   loop_.post([this, rank, shared, checksum, peer_pid] {
-    const TcpLink::Options options{settings_.job, settings_.epoch, checksum};
-    if (links_[rank]) {  // the rank has connected anew: what it had not finished sending, it sends again
-      links_[rank]->link()->close();
-      ended_.push_back(std::move(links_[rank]));
-    } else {
-      ShardCounters::bump(counters_.connections);
+    try {
+      take_connection(rank, std::move(*shared), {settings_.job, settings_.epoch, checksum}, peer_pid);
+    } catch (const std::exception& error) {  // no memory, or no room in the epoll
+      events_.post("exhausted", rank, error.what());
     }
-    links_[rank] = std::make_unique<ChildLink>(*this, loop_, rank, std::move(*shared), options, peer_pid);
-    links_[rank]->link()->open();
   });
+}
+
+void Shard::take_connection(uint16_t rank, Fd fd, const TcpLink::Options& options, pid_t peer_pid) {
+  auto link = std::make_unique<ChildLink>(*this, loop_, rank, std::move(fd), options, peer_pid);
+  link->link()->open();
+  if (links_[rank]) {  // the rank has connected anew: what it had not finished sending, it sends again
+    links_[rank]->link()->close();
+    ended_.push_back(std::move(links_[rank]));
+  } else {
+    ShardCounters::bump(counters_.connections);
+  }
+  links_[rank] = std::move(link);
 }
 
 void Shard::depart(uint16_t rank) {
@@ -71,7 +81,7 @@ void Shard::on_batch_end() {
 void Shard::child_ended(ChildLink& link, Link::End end, const std::string& reason) {
   const uint16_t rank = link.rank();
   counters_.connections.fetch_sub(1, std::memory_order_relaxed);
-  events_.post({end == Link::End::violation ? "violation" : "lost", rank, reason});
+  events_.post(Link::name_of(end), rank, reason);
   ended_.push_back(std::move(links_[rank]));
 }
 

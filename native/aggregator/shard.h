@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "aggregator/accumulate.h"
@@ -21,11 +22,14 @@ namespace byteps {
 
 class Shard final : public EventLoop::Owner {
  public:
-  Shard(const AggregatorSettings& settings, unsigned index, EventQueue& events);
+  Shard(const AggregatorSettings& settings, TensorTable& tensors, unsigned index, EventQueue& events);
   ~Shard() override;
 
   // Any thread.
   void start() { loop_.start(); }
+  // Instead of start(), for tests: in the caller's thread, see EventLoop.
+  bool turn() { return loop_.turn(0); }
+  void pass(int64_t now) { loop_.pass(now); }
   void stop();
   void attach(uint16_t rank, Fd fd, bool checksum, pid_t peer_pid);
   void depart(uint16_t rank);
@@ -35,20 +39,22 @@ class Shard final : public EventLoop::Owner {
   // Shard thread, for ChildLink.
   const AggregatorSettings& settings() const { return settings_; }
   BufferPool& pool() { return pool_; }
-  void declare(const Header& header, const std::vector<std::byte>& payload) {
-    keys_.declare(header, payload);
-  }
-  // How many bytes a PUSH brings, over the socket or by address, and whether they are worth taking.
+  // A worker that reads has at most one answer of each key on its way, and a few words besides.
+  uint64_t most_waiting_bytes() const { return 2 * keys_.bytes() + limits::kAnswerBytes; }
+  // How many bytes a PUSH brings, over the socket or by address, and whether they are worth taking. Not if
+  // there is no memory for what is needed to add them.
   struct Expected {
     uint32_t bytes;
     bool wanted;
   };
   Expected expect_contribution(uint16_t rank, const Header& header);
-  // `landed`: all bytes are in `payload`. False: dealt with at once. True: its round is open, and
-  // ChildLink::answered() follows when it is over.
-  bool contribute(uint16_t rank, const Header& header, bool landed, BufferRef payload);
+  // `bytes` is what was expected, `landed`: they are all in `payload`. False: dealt with at once. True: its
+  // round is open, and ChildLink::answered() follows when it is over.
+  bool contribute(uint16_t rank, const Header& header, uint32_t bytes, bool landed, BufferRef payload);
   // The child has nothing to contribute to this round, and says why: nobody gets a result.
-  void refuse(uint16_t rank, const Header& header, std::string text);
+  void refuse(uint16_t rank, const Header& header, std::string_view why);
+  // There is no memory for a contribution that was wanted: its round fails, or the operation of its sender.
+  void no_memory(uint16_t rank, const Header& header, const char* why);
   // What was offered is void: as if it had never come. If its operation still goes on, the worker pushes
   // again.
   void ask_again(uint16_t rank, const Header& header);
@@ -61,14 +67,21 @@ class Shard final : public EventLoop::Owner {
   void on_batch_end() override;
   int64_t next_deadline_ns() const override;
   void on_deadline(int64_t now) override;
+  void on_exception(const char* what) noexcept override { events_.post("exhausted", -1, what); }
+  void take_connection(uint16_t rank, Fd fd, const TcpLink::Options& options, pid_t peer_pid);
   void tell_stalls(int64_t now);
 
-  Expected expect_coded(const KeyState& key, uint16_t rank, const Header& header);
+  uint32_t contribution_bytes(const KeyState& key, uint16_t rank, const Header& header) const;
+  void make_codec(KeyState& key);
+  std::string lack_text(const KeyState& key, const char* why) const;
   void add_turn(KeyState& key, uint16_t child);
   void contribute_async(KeyState& key, uint16_t rank, const Header& header, BufferRef payload);
+  void store(KeyState& key, uint16_t rank, const Header& header, BufferRef payload);
   void open_round(KeyState& key, const Terms& terms);
+  void keep(KeyState& key, size_t bytes);  // so much is kept for its open round now
   void advance(KeyState& key, const Header& header);
   bool may_hold(const KeyState& key, uint16_t child, size_t bytes) const;
+  void drop_contributions(KeyState& key);
   void publish(KeyState& key, const Header& header);
   void tell_answered(const KeyState& key);
   void send_result(KeyState& key, Way way, const Header& to);
@@ -76,8 +89,8 @@ class Shard final : public EventLoop::Owner {
   void ask_for_missing(int64_t now);
   void send_error(const KeyState& key, uint16_t rank, uint32_t round, ErrorKind kind,
                   const std::string& text);
-  void fail_round(KeyState& key, std::string text);
-  void tell_failure(KeyState& key, ErrorKind kind);
+  void fail_round(KeyState& key, ErrorKind kind, std::string text);
+  void tell_failure(KeyState& key);
   void close_round(KeyState& key);
   void rank_departed(uint16_t rank);
   void forget(const std::vector<uint32_t>& tensors);
@@ -98,7 +111,7 @@ class Shard final : public EventLoop::Owner {
   EventLoop loop_;
   KeyTable keys_;
   std::vector<std::unique_ptr<ChildLink>> links_;  // by rank, null while not connected
-  std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over
+  std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over; room is reserved
   // Rounds that a child on another machine has contributed to, and when to ask the others for theirs.
   struct ToAsk {
     int64_t ask_ns;
@@ -109,8 +122,7 @@ class Shard final : public EventLoop::Owner {
   int first_departed_ = -1;
   size_t open_rounds_ = 0;
   int64_t next_look_ns_ = 0;  // for rounds that wait too long
-  size_t open_bytes_ = 0;     // of the keys whose round is open
-  size_t live_bytes_ = 0;     // of the contributions held and the sums of open rounds
+  size_t extra_bytes_ = 0;    // that open rounds keep, beyond a contribution each
 };
 
 }  // namespace byteps

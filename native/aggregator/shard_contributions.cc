@@ -5,6 +5,8 @@
 #include "aggregator/shard.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "reduce/sum.h"
 
 namespace byteps {
@@ -37,64 +39,91 @@ bool is_wide(const Header& header, const KeyState& key) {
 
 }  // namespace
 
-Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) {
-  KeyState& key = keys_.key_of(rank, header);
-  const uint16_t child = child_of(rank);
-  const bool wide = is_wide(header, key);
+// How long it must be, on the wire and as it is, whatever the round: what a worker of ours would not send is
+// refused before it costs memory.
+uint32_t Shard::contribution_bytes(const KeyState& key, uint16_t rank, const Header& header) const {
+  const bool wide = is_wide(header, key) && !settings_.asynchronous;  // then no machine sums among itself
   if (header.dtype != static_cast<uint8_t>(key.tensor->dtype) && !wide) {
     throw WireError("PUSH: " + key.tensor->name + " is " + name_of(key.tensor->dtype) + ", not " +
                     name_of(static_cast<DType>(header.dtype)));
   }
   const Terms terms = terms_of(header);
   if (terms.root >= children()) throw WireError("PUSH: broadcast from a child that does not exist");
-  const uint8_t codec = key.codec && !terms.broadcast ? key.codec->kind() : 0;
+  if (terms.broadcast && terms.average) throw WireError("PUSH: a broadcast that is to be divided");
+  const auto& declared = key.tensor->codec;
+  const uint8_t codec = declared && !terms.broadcast ? static_cast<uint8_t>(declared->spec.kind) : 0;
   if (header.codec != codec) {
     throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": codec " +
                     std::to_string(header.codec) + ", expected " + std::to_string(codec));
   }
-  if (codec != 0) return expect_coded(key, rank, header);
-  const uint32_t bytes = terms.broadcast && terms.root != child ? 0 : wide ? 2 * key.length : key.length;
+  const bool empty = terms.broadcast && terms.root != child_of(rank);
+  const uint32_t bytes = codec != 0 ? coded_bytes(header) : empty ? 0 : wide ? 2 * key.length : key.length;
+  const size_t most = codec != 0 && key.codec ? key.codec->max_bytes() : limits::kMaxPushBytes;
+  if (codec != 0 && (bytes == 0 || bytes > most)) {
+    throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": " +
+                    std::to_string(bytes) + " compressed bytes, expected 1 to " + std::to_string(most));
+  }
   const size_t expected = bytes > 0 && (header.flags & kFlagByAddress) ? kOfferBytes : bytes;
   if (header.length != expected) {
     throw WireError("PUSH: " + key.tensor->name + ": " + std::to_string(header.length) + " bytes, expected " +
                     std::to_string(expected));
   }
-  if (settings_.asynchronous) return {bytes, true};
-  if (first_departed_ >= 0 || !key.failure.empty()) return {bytes, false};
-  return {bytes, key.round.offer(child, header.round) == KeyRound::Verdict::accept &&
-                     may_hold(key, child, key.length)};
+  return bytes;
 }
 
-// Compressed: any length up to the codec's most.
-Shard::Expected Shard::expect_coded(const KeyState& key, uint16_t rank, const Header& header) {
-  const uint32_t bytes = coded_bytes(header);
-  if (bytes == 0 || bytes > key.codec->max_bytes()) {
-    throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": " +
-                    std::to_string(bytes) + " compressed bytes, expected 1 to " +
-                    std::to_string(key.codec->max_bytes()));
-  }
-  if (settings_.asynchronous) return {bytes, true};
-  if (first_departed_ >= 0 || !key.failure.empty()) return {bytes, false};
+Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) {
+  KeyState& key = keys_.key_of(rank, header);
   const uint16_t child = child_of(rank);
-  return {bytes,
-          key.round.offer(child, header.round) == KeyRound::Verdict::accept && may_hold(key, child, bytes)};
+  Expected expected{contribution_bytes(key, rank, header), true};
+  if (!settings_.asynchronous) {
+    expected.wanted = first_departed_ < 0 && !key.failure &&
+                      key.round.offer(child, header.round) == KeyRound::Verdict::accept &&
+                      may_hold(key, child, expected.bytes);
+  }
+  if (!expected.wanted || header.codec == 0 || key.codec) return expected;
+  try {
+    make_codec(key);
+    expected.bytes = contribution_bytes(key, rank, header);  // now that its longest payload is known
+  } catch (const std::bad_alloc& lack) {
+    no_memory(rank, header, lack.what());
+    expected.wanted = false;
+  }
+  return expected;
+}
+
+// The sum of a compressed round has the size of the whole piece, however short its contributions are.
+void Shard::make_codec(KeyState& key) {
+  const size_t elements = key.length / size_of(key.tensor->dtype);
+  MemoryGate::shared().ask(3 * elements *
+                           sizeof(float));  // the sum, the error, and what the codec needs besides
+  try {
+    key.codec = std::make_unique<KeyCodec>(*key.tensor->codec, key.tensor->name, piece_of(key.key), elements,
+                                           children());
+  } catch (const std::invalid_argument& error) {  // one that cannot be
+    throw WireError("PUSH: " + key.tensor->name + ": " + error.what());
+  }
 }
 
 bool Shard::may_hold(const KeyState& key, uint16_t child, size_t bytes) const {
+  if (!key.round.open() || key.round.its_turn(child)) return true;
   const auto share = static_cast<size_t>(limits::kHeldShare * static_cast<double>(keys_.bytes()));
-  return !key.round.open() || key.round.its_turn(child) ||
-         live_bytes_ - open_bytes_ + bytes <= std::max(limits::kHeldBytes, share);
+  const size_t others = extra_bytes_ - key.extra_bytes(key.kept_bytes);
+  return others + key.extra_bytes(key.kept_bytes + bytes) <= std::max(limits::kHeldBytes, share);
 }
 
-bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferRef payload) {
+bool Shard::contribute(uint16_t rank, const Header& header, uint32_t bytes, bool landed, BufferRef payload) {
   KeyState& key = keys_.key_of(rank, header);
+  // It took a while to come, and between two of its bytes anything may have happened.
+  if (contribution_bytes(key, rank, header) != bytes) {
+    throw WireError("PUSH: " + describe(key, header.round) + " has changed its size while it came");
+  }
   const uint16_t child = child_of(rank);
   ShardCounters::bump(counters_.contributions);
   if (settings_.key_log) {
     events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " + settings_.ranks[rank] +
                            ": " + std::to_string(payload ? key.length : 0) + " bytes");
   }
-  const uint32_t size = header.codec != 0 ? coded_bytes(header) : 0;
+  const uint32_t size = header.codec != 0 ? bytes : 0;
   if (landed && payload) {
     ShardCounters::bump(counters_.pushed_bytes, key.length);
     ShardCounters::bump(counters_.pushed_wire_bytes, size > 0 ? size : key.length);
@@ -103,14 +132,14 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     sample(key, ("from " + settings_.ranks[rank]).c_str(), header.round, payload.data(), key.length,
            static_cast<DType>(header.dtype));
   if (settings_.asynchronous) {
-    contribute_async(key, rank, header, std::move(payload));
+    try {
+      if (landed) contribute_async(key, rank, header, std::move(payload));
+    } catch (const std::bad_alloc& lack) {
+      no_memory(rank, header, lack.what());
+    }
     return false;
   }
 
-  const uint32_t bytes = size > 0               ? size
-                         : !payload && landed   ? 0
-                         : is_wide(header, key) ? 2 * key.length
-                                                : key.length;
   const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes, header.priority};
   if (first_departed_ >= 0) {
     send_error(key, rank, header.round, ErrorKind::lost,
@@ -143,11 +172,12 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
   key.ways[child] = way;
   if (!key.round.open()) {
     open_round(key, terms);
-  } else if (!(key.terms == terms) && key.failure.empty()) {
-    fail_round(key, key.tensor->name + ": ranks call different operations: " + settings_.ranks[rank] + " a " +
-                        text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
+  } else if (!(key.terms == terms) && !key.failure) {
+    fail_round(key, ErrorKind::conflict,
+               key.tensor->name + ": ranks call different operations: " + settings_.ranks[rank] + " a " +
+                   text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
   }
-  if (!key.failure.empty()) {
+  if (key.failure) {
     key.round.hold(child);
     advance(key, header);
     return true;
@@ -158,17 +188,25 @@ bool Shard::contribute(uint16_t rank, const Header& header, bool landed, BufferR
     to_ask_.push_back({now_ns() + limits::kWantAfterNs, key.key, header.round});
   }
   // Asked again: while this one was coming in, another may have taken the place of the sum.
-  landed = landed && (!payload || may_hold(key, child, size > 0 ? size : key.length));
+  landed = landed && (!payload || may_hold(key, child, bytes));
   if (!landed) {
     key.round.drop(child);
     ShardCounters::bump(counters_.dropped);
   } else {
-    if (payload) live_bytes_ += size > 0 ? size : key.length;
-    key.held[child] = {std::move(payload), is_wide(header, key), size, CodecTerms::of(header.received)};
+    keep(key, key.kept_bytes + bytes);
+    key.held[child] = {std::move(payload), is_wide(header, key), bytes, CodecTerms::of(header.received)};
     key.round.hold(child);
   }
   advance(key, header);
   return landed;
+}
+
+void Shard::no_memory(uint16_t rank, const Header& header, const char* why) {
+  KeyState& key = keys_.key_of(rank, header);
+  events_.log(kError, lack_text(key, why));
+  if (settings_.asynchronous)
+    return send_error(key, rank, header.round, ErrorKind::memory, lack_text(key, why));
+  if (!key.failure) fail_round(key, ErrorKind::memory, lack_text(key, why));
 }
 
 void Shard::ask_again(uint16_t rank, const Header& header) {
@@ -176,7 +214,7 @@ void Shard::ask_again(uint16_t rank, const Header& header) {
   send_resend(keys_.key_of(rank, header), rank, header.round);
 }
 
-void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
+void Shard::refuse(uint16_t rank, const Header& header, std::string_view why) {
   KeyState& key = keys_.key_of(rank, header);
   const uint16_t child = child_of(rank);
   if (settings_.asynchronous) throw WireError("REFUSE: nobody waits for anybody in asynchronous mode");
@@ -190,7 +228,12 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
   }
   key.ways[child] = {rank, false, 0, header.priority};
   if (!key.round.open()) open_round(key, Terms{});
-  if (key.failure.empty()) fail_round(key, std::move(text));
+  if (!key.failure) {
+    fail_round(key, ErrorKind::conflict,
+               why.empty() ? describe(key, header.round) + ": " + settings_.ranks[rank] +
+                                 " has nothing to contribute, and does not say why"
+                           : printable(why));
+  }
   key.round.hold(child);
   advance(key, header);
 }
@@ -201,17 +244,40 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string text) {
 void Shard::contribute_async(KeyState& key, uint16_t rank, const Header& header, BufferRef payload) {
   const uint16_t child = child_of(rank);
   const Terms terms = terms_of(header);
-  key.counted.resize(children());
-  const bool again = header.round < key.counted[child];  // its connection broke before the answer came
-  key.counted[child] = std::max(key.counted[child], header.round + 1);
+  key.taken.resize(children());
+  KeyState::Taken& taken = key.taken[child];
+  const bool again = header.round < taken.rounds;  // its connection broke before the answer came
   if (again) ShardCounters::bump(counters_.duplicates);
   if (terms.broadcast && terms.root != child) {
     if (!key.result) {
-      key.waiting_for_value.emplace_back(rank, header.round);
+      taken.rounds = std::max(taken.rounds, header.round + 1);
+      taken.waits = {rank, header.round};
       return;
     }
-  } else if (!again && header.codec != 0) {
-    // A contribution is compressed; the value that comes back is whole: it is no gradient.
+  } else if (!again) {
+    store(key, rank, header, std::move(payload));
+    sample(key, "stored", header.round, key.result.data(), key.length, key.tensor->dtype);
+  } else if (!key.result) {
+    throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] +
+                    " has come before as an empty part of a broadcast, and nobody has set its value yet");
+  }
+  taken.rounds = std::max(taken.rounds, header.round + 1);
+  send_result(key, {rank}, header);
+  Header to = header;
+  for (KeyState::Taken& other : key.taken) {
+    if (!other.waits) continue;
+    to.round = other.waits->round;
+    send_result(key, {other.waits->rank}, to);
+    other.waits.reset();
+  }
+}
+
+// The value becomes another buffer: results on their way to others still read the one before.
+void Shard::store(KeyState& key, uint16_t rank, const Header& header, BufferRef payload) {
+  const DType dtype = key.tensor->dtype;
+  const size_t n = key.length / size_of(dtype);
+  if (header.codec !=
+      0) {  // a contribution is compressed; the value that comes back is whole: it is no gradient
     BufferRef value = pool_.take(key.length);
     if (key.result) {
       std::memcpy(value.data(), key.result.data(), key.length);
@@ -219,28 +285,17 @@ void Shard::contribute_async(KeyState& key, uint16_t rank, const Header& header,
       std::memset(value.data(), 0, key.length);
     }
     try {
-      key.codec->add_to(key.tensor->dtype, value.data(), payload.data(), coded_bytes(header),
+      key.codec->add_to(dtype, value.data(), payload.data(), coded_bytes(header),
                         CodecTerms::of(header.received).step);
     } catch (const WireError& error) {
       throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": " +
                       error.what());
     }
-    key.result = std::move(value);
-  } else if (!again) {
-    if (key.result && !terms.broadcast) {
-      // Into the contribution, not into the stored value: results on their way to others still read that one.
-      add(key.tensor->dtype, payload.data(), key.result.data(), key.length / size_of(key.tensor->dtype));
-    }
-    key.result = std::move(payload);
-    sample(key, "stored", header.round, key.result.data(), key.length, key.tensor->dtype);
+    payload = std::move(value);
+  } else if (key.result && !(header.flags & kFlagBroadcast)) {
+    add(dtype, payload.data(), key.result.data(), n);
   }
-  send_result(key, {rank}, header);
-  if (key.waiting_for_value.empty()) return;
-  Header to = header;
-  for (const auto& [waiting, round] : std::exchange(key.waiting_for_value, {})) {
-    to.round = round;
-    send_result(key, {waiting}, to);
-  }
+  key.result = std::move(payload);
 }
 
 }  // namespace byteps

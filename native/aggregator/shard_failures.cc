@@ -17,18 +17,29 @@ void Shard::send_error(const KeyState& key, uint16_t rank, uint32_t round, Error
 
 // Children are told when all have come, and not before: one that heard of it at once would push its next
 // round while this one is still open.
-void Shard::fail_round(KeyState& key, std::string text) {
-  key.failure = std::move(text);
+void Shard::fail_round(KeyState& key, ErrorKind kind, std::string text) {
+  key.failure = RoundFailure{kind, std::move(text)};
+  drop_contributions(key);
   for (uint16_t child = 0; child < children(); ++child) {
     if (key.round.contributed(child)) key.round.waive(child);
   }
 }
 
-void Shard::tell_failure(KeyState& key, ErrorKind kind) {
-  if (std::exchange(key.failure_told, true)) return;
+// Nothing if there is no memory for the words either: that the round has failed must not depend on them.
+std::string Shard::lack_text(const KeyState& key, const char* why) const {
+  try {
+    return describe(key, key.round.round()) + ": " + why +
+           "; give the servers more memory, or start more of them (DMLC_NUM_SERVER)";
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+void Shard::tell_failure(KeyState& key) {
+  if (std::exchange(key.failure->told, true)) return;
   for (uint16_t child = 0; child < children(); ++child) {
     if (key.round.missing(child)) continue;
-    send_error(key, key.ways[child].rank, key.round.round(), kind, key.failure);
+    send_error(key, key.ways[child].rank, key.round.round(), key.failure->kind, key.failure->text);
   }
 }
 
@@ -38,9 +49,8 @@ void Shard::rank_departed(uint16_t rank) {
   for (auto& [_, key] : keys_) {
     if (!key.round.open() || !key.round.missing(child_of(rank))) continue;
     // It will never be complete: whoever is there is told now, also of a failure that was to be told later.
-    const bool fails_now = key.failure.empty();
-    if (fails_now) fail_round(key, settings_.ranks[rank] + " has left the job");
-    tell_failure(key, fails_now ? ErrorKind::lost : key.failure_kind);
+    if (!key.failure) fail_round(key, ErrorKind::lost, settings_.ranks[rank] + " has left the job");
+    tell_failure(key);
     tell_answered(key);  // without credit they could not send the rest of the tensor, and hear of its end
   }
 }
@@ -60,7 +70,7 @@ void Shard::tell_stalls(int64_t now) {
   constexpr int kMostPerTick = 8;  // one stalled rank stalls every key: a few lines say it
   int told = 0;
   for (auto& [_, key] : keys_) {
-    if (!key.round.open() || key.stall_told || !key.failure.empty()) continue;
+    if (!key.round.open() || key.stall_told || key.failure) continue;
     if (now - key.opened_ns < seconds_to_ns(settings_.stall_warn_s)) continue;
     if (++told > kMostPerTick) return;
     key.stall_told = true;

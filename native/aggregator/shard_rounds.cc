@@ -1,6 +1,4 @@
 // From the first contribution to a round to its result.
-#include <cstring>
-
 #include "aggregator/shard.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,16 +11,16 @@ void Shard::open_round(KeyState& key, const Terms& terms) {
   key.asks = false;
   key.stall_told = false;
   ++open_rounds_;
-  if (!key.coded()) open_bytes_ += key.length;  // the first contribution becomes the sum, and stays
+}
+
+void Shard::keep(KeyState& key, size_t bytes) {
+  extra_bytes_ -= key.extra_bytes(key.kept_bytes);
+  extra_bytes_ += key.extra_bytes(bytes);
+  key.kept_bytes = bytes;
 }
 
 void Shard::add_turn(KeyState& key, uint16_t child) {
-  const Held& held = key.held[child];
-  if (key.coded()) {
-    live_bytes_ -= held.size;
-  } else if (key.sum && held.bytes) {
-    live_bytes_ -= key.length;
-  }
+  const size_t others = key.kept_bytes - key.held[child].size - key.sum_bytes();
   try {
     add_contribution(key, child, counts(), pool_);
   } catch (const WireError& error) {
@@ -32,14 +30,16 @@ void Shard::add_turn(KeyState& key, uint16_t child) {
                              settings_.ranks[key.ways[child].rank] +
                              " pushed is not a payload of its codec: " + error.what();
     events_.log(kError, text);
-    fail_round(key, text);
-    key.failure_kind = ErrorKind::protocol;
+    return fail_round(key, ErrorKind::protocol, text);
+  } catch (const std::bad_alloc& lack) {
+    return fail_round(key, ErrorKind::memory, lack_text(key, lack.what()));
   }
+  keep(key, others + key.sum_bytes());
 }
 
 void Shard::advance(KeyState& key, const Header& header) {
   for (int child; (child = key.round.next_to_add()) >= 0;) {
-    if (key.failure.empty()) add_turn(key, static_cast<uint16_t>(child));
+    if (!key.failure) add_turn(key, static_cast<uint16_t>(child));
     key.round.add(static_cast<uint16_t>(child));
   }
   if (const int child = key.round.next_to_ask(); child >= 0) {
@@ -47,29 +47,27 @@ void Shard::advance(KeyState& key, const Header& header) {
     send_resend(key, key.ways[static_cast<size_t>(child)].rank, header.round);
   }
   if (key.round.complete()) {
-    if (key.failure.empty()) {
-      if (!key.coded()) live_bytes_ -= key.length;  // the sum becomes the result
+    if (!key.failure) {
       publish(key, header);
     } else {
-      tell_failure(key, key.failure_kind);
+      tell_failure(key);
     }
     tell_answered(key);
     close_round(key);
   }
 }
 
-void Shard::close_round(KeyState& key) {
-  for (auto& held : key.held) {
-    if (held.bytes) live_bytes_ -= key.coded() ? held.size : key.length;
-    held.bytes.reset();
-  }
-  if (key.sum) live_bytes_ -= key.length;
+void Shard::drop_contributions(KeyState& key) {
+  for (auto& held : key.held) held = {};
   key.sum.reset();
-  if (!key.coded()) open_bytes_ -= key.length;
+  key.sum_is_wide = false;
+  keep(key, 0);
+}
+
+void Shard::close_round(KeyState& key) {
+  drop_contributions(key);
   if (key.codec) key.codec->forget();
-  key.failure.clear();
-  key.failure_kind = ErrorKind::conflict;
-  key.failure_told = false;
+  key.failure.reset();
   key.round.close();
   --open_rounds_;
 }
@@ -78,8 +76,11 @@ void Shard::publish(KeyState& key, const Header& header) {
   try {
     finish_sum(key, counts(), pool_);
   } catch (const WireError& error) {  // a codec of the user's failed
-    key.failure = describe(key, header.round) + ": " + error.what();
-    return tell_failure(key, ErrorKind::protocol);
+    fail_round(key, ErrorKind::protocol, describe(key, header.round) + ": " + error.what());
+    return tell_failure(key);
+  } catch (const std::bad_alloc& lack) {
+    fail_round(key, ErrorKind::memory, lack_text(key, lack.what()));
+    return tell_failure(key);
   }
   if (!key.coded()) sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
   for (const Way& way : key.ways) send_result(key, way, header);
@@ -127,12 +128,8 @@ void Shard::send_result(KeyState& key, Way way, const Header& to) {
   }
   if (key.result_bytes > 0) header.detail = bytes;
   const Offer offer = lease_.offer(key.result.data());
-  BufferRef payload = pool_.take(kOfferBytes);
-  std::memcpy(payload.data(), &offer, kOfferBytes);
   header.flags |= kFlagByAddress;
-  header.length = kOfferBytes;
-  const std::byte* data = payload.data();
-  link->send(header, data, std::move(payload));
+  link->send_copy(header, &offer, kOfferBytes);
 }
 
 // Ranks that are interrupted by something more urgent at different moments are through with different pieces.
@@ -141,7 +138,7 @@ void Shard::ask_for_missing(int64_t now) {
   for (; !to_ask_.empty() && to_ask_.front().ask_ns <= now; to_ask_.pop_front()) {
     const auto& [_, id, round] = to_ask_.front();
     const KeyState* key = keys_.find(id);
-    if (!key || !key->round.open() || key->round.round() != round || !key->failure.empty()) continue;
+    if (!key || !key->round.open() || key->round.round() != round || key->failure) continue;
     for (uint16_t child = 0; child < children(); ++child) {
       if (!key->round.missing(child)) continue;
       const uint16_t rank = key->ways[child].rank;  // of the round before

@@ -2,7 +2,10 @@
 
 #include <bit>
 #include <cstdlib>
-#include <new>
+#include <memory>
+#include <string>
+
+#include "base/memory.h"
 
 namespace byteps {
 namespace {
@@ -23,30 +26,32 @@ void BufferRef::release() {
   if (buffer_ && --buffer_->references == 0) buffer_->pool->give_back(buffer_);
 }
 
-BufferRef BufferPool::take(size_t bytes) {
+BufferRef BufferPool::take(size_t bytes, bool asks) {
   const size_t capacity = size_class(bytes);
-  auto& free = free_[capacity];
-  if (!free.empty()) {
-    Buffer* buffer = free.back();
-    free.pop_back();
-    return BufferRef(buffer);
-  }
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, capacity));
-  if (!data) throw std::bad_alloc();
+  Buffer*& free = free_[capacity];
+  if (free) return BufferRef(std::exchange(free, free->next));
+  if (asks) MemoryGate::shared().ask(capacity);
+  std::unique_ptr<Buffer> buffer(new Buffer{nullptr, capacity, 0u, this});  // clang 14 cannot make_unique it
+  buffer->data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, capacity));
+  if (!buffer->data)
+    throw OutOfMemory("no memory for " + std::to_string(capacity) + " bytes: the system has none");
   allocated_bytes_ += capacity;
-  return BufferRef(new Buffer{data, capacity, 0, this});
+  return BufferRef(buffer.release());
 }
 
-void BufferPool::give_back(Buffer* buffer) { free_[buffer->capacity].push_back(buffer); }
+void BufferPool::give_back(Buffer* buffer) {
+  Buffer*& free = free_.find(buffer->capacity)->second;  // there since it was taken
+  buffer->next = std::exchange(free, buffer);
+}
 
 void BufferPool::trim() {
-  for (auto& [capacity, buffers] : free_) {
-    for (Buffer* buffer : buffers) {
+  for (auto& [capacity, free] : free_) {
+    while (free) {
+      Buffer* const buffer = std::exchange(free, free->next);
       allocated_bytes_ -= capacity;
       std::free(buffer->data);
       delete buffer;
     }
-    buffers.clear();
   }
 }
 

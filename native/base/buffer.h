@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace byteps {
 
@@ -20,6 +19,7 @@ struct Buffer {
   size_t capacity;  // a size class, see buffer.cc
   uint32_t references;
   BufferPool* pool;
+  Buffer* next = nullptr;  // of the free ones: giving a buffer back allocates nothing, and so cannot fail
 };
 
 class BufferRef {
@@ -57,15 +57,19 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();
 
-  BufferRef take(size_t bytes);
+  // Throws OutOfMemory, which says how many bytes were wanted and what there is.
+  BufferRef take(size_t bytes) { return take(bytes, true); }
+  // Without asking the MemoryGate: a few words, which may be those that say what is lacking.
+  BufferRef take_unasked(size_t bytes) { return take(bytes, false); }
   // Gives free buffers back to the system; called when tensors are retired.
   void trim();
   size_t allocated_bytes() const { return allocated_bytes_; }
 
  private:
   friend class BufferRef;
+  BufferRef take(size_t bytes, bool asks);
   void give_back(Buffer* buffer);
-  std::unordered_map<size_t, std::vector<Buffer*>> free_;  // by capacity
+  std::unordered_map<size_t, Buffer*> free_;  // by capacity: the last one given back
   size_t allocated_bytes_ = 0;
 };
 

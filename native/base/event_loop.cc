@@ -1,7 +1,5 @@
 #include "base/event_loop.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace byteps {
 namespace {
@@ -34,14 +33,7 @@ EventLoop::EventLoop(Owner& owner, std::string thread_name)
 EventLoop::~EventLoop() { stop(); }
 
 void EventLoop::start() {
-  // Signals belong to the interpreter's main thread: block them all while the thread is made, it inherits
-  // that.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
+  thread_ = start_thread(name_, [this] { run(); });
 }
 
 void EventLoop::stop() {
@@ -59,18 +51,29 @@ void EventLoop::post(std::function<void()> work) {
   wake();
 }
 
+template <class Work>
+void EventLoop::guard(Work&& work) noexcept {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    owner_.on_exception(error.what());
+  }
+}
+
 void EventLoop::run_posted() {
   std::vector<std::function<void()>> work;
   {
     std::lock_guard lock(inbox_mutex_);
     work.swap(inbox_);
   }
-  for (auto& item : work) item();
-  owner_.on_wake();
+  for (auto& item : work) guard(item);
+  guard([this] { owner_.on_wake(); });
 }
 
 void EventLoop::add(int fd, uint32_t events, Handler* handler) {
+  removed_.reserve(removed_.size() + handlers_ + 1);  // so that remove() needs no memory
   control(epoll_.get(), EPOLL_CTL_ADD, fd, events, handler);
+  ++handlers_;
 }
 
 void EventLoop::modify(int fd, uint32_t events, Handler* handler) {
@@ -78,42 +81,49 @@ void EventLoop::modify(int fd, uint32_t events, Handler* handler) {
 }
 
 void EventLoop::remove(int fd, std::shared_ptr<Handler> handler) {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) != 0) return;  // it was never added
+  --handlers_;
   removed_.push_back(std::move(handler));
 }
 
-void EventLoop::run() {
+bool EventLoop::turn(int timeout_ms) {
   std::array<epoll_event, 64> events;
+  const int n = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  if (n < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "epoll_wait");
+  for (int i = 0; i < n; ++i) {
+    auto* handler = static_cast<Handler*>(events[i].data.ptr);
+    if (!handler) {
+      wake_.drain();
+      run_posted();
+      continue;
+    }
+    const bool gone = std::any_of(removed_.begin(), removed_.end(),
+                                  [&](const auto& removed) { return removed.get() == handler; });
+    if (!gone) guard([&] { handler->on_events(events[i].events); });
+  }
+  guard([this] { owner_.on_batch_end(); });
+  removed_.clear();
+  return n > 0;
+}
+
+void EventLoop::pass(int64_t now) {
+  if (now < owner_.next_deadline_ns()) return;
+  guard([&] { owner_.on_deadline(now); });
+  guard([this] { owner_.on_batch_end(); });
+}
+
+void EventLoop::run() {
   while (!stopping_.load(std::memory_order_relaxed)) {
     int timeout_ms = -1;
     if (const int64_t deadline = owner_.next_deadline_ns(); deadline != kNever) {
       timeout_ms =
           static_cast<int>(std::clamp<int64_t>((deadline - now_ns() + 999'999) / 1'000'000, 0, 60'000));
     }
-    const int n = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
-    if (n < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "epoll_wait");
-    for (int i = 0; i < n; ++i) {
-      auto* handler = static_cast<Handler*>(events[i].data.ptr);
-      if (!handler) {
-        wake_.drain();
-        run_posted();
-        continue;
-      }
-      const bool gone = std::any_of(removed_.begin(), removed_.end(),
-                                    [&](const auto& removed) { return removed.get() == handler; });
-      if (!gone) handler->on_events(events[i].events);
-    }
-    owner_.on_batch_end();
-    removed_.clear();
-    if (owner_.next_deadline_ns() != kNever) {
-      if (const int64_t now = now_ns(); now >= owner_.next_deadline_ns()) {
-        owner_.on_deadline(now);
-        owner_.on_batch_end();
-      }
-    }
+    turn(timeout_ms);
+    if (owner_.next_deadline_ns() != kNever) pass(now_ns());
   }
   run_posted();
-  owner_.on_batch_end();
+  guard([this] { owner_.on_batch_end(); });
   removed_.clear();
 }
 

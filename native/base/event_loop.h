@@ -34,6 +34,10 @@ class EventLoop {
     virtual void on_batch_end() = 0;               // after every batch: send what the batch has produced
     virtual int64_t next_deadline_ns() const = 0;  // kNever: only events matter
     virtual void on_deadline(int64_t now) = 0;
+    // Something in the loop threw, for want of memory most likely, and what it did may be half done. Whatever
+    // has a name of its own to fail by (a connection, an operation) has failed by it before this; the loop
+    // goes on.
+    virtual void on_exception(const char* what) noexcept = 0;
   };
 
   static constexpr int64_t kNever = INT64_MAX;
@@ -48,6 +52,12 @@ class EventLoop {
   void post(std::function<void()> work);
   void wake() { wake_.signal(); }
 
+  // What run() does in turn. Whoever drives a loop by hand, in one thread and step by step, calls them
+  // instead of start(): then the same events do the same again.
+  bool turn(
+      int timeout_ms);     // waits for a batch of events, at most this long, and handles it; false: none came
+  void pass(int64_t now);  // it is this late: the owner's deadline may be over
+
   // Loop thread only.
   void add(int fd, uint32_t events, Handler* handler);
   void modify(int fd, uint32_t events, Handler* handler);
@@ -56,6 +66,8 @@ class EventLoop {
  private:
   void run();
   void run_posted();
+  template <class Work>
+  void guard(Work&& work) noexcept;
 
   Owner& owner_;
   const std::string name_;
@@ -63,6 +75,7 @@ class EventLoop {
   WakeFd wake_;
   std::atomic<bool> stopping_{false};
   std::vector<std::shared_ptr<Handler>> removed_;
+  size_t handlers_ = 0;
   std::mutex inbox_mutex_;
   std::vector<std::function<void()>> inbox_;
   std::thread thread_;

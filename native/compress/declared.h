@@ -4,12 +4,11 @@
 #include <string_view>
 
 #include "compress/codec.h"
-#include "wire/declaration.h"
 
 namespace byteps::compress {
 
-// Of params.py. The numbers are for the wire.
-enum class Feedback : uint8_t { none = 0, vanilla = 1, corrected = 2, sparse = 3 };
+// Of params.py.
+enum class Feedback : uint8_t { none, vanilla, corrected, sparse };
 
 struct DeclaredCodec {
   CodecSpec spec;  // spec.feedback says whether `feedback` is not none
@@ -26,10 +25,6 @@ struct DeclaredCodec {
     return static_cast<float>(static_cast<double>(previous_lr) / static_cast<double>(lr));
   }
 };
-
-// As DECLARE says it; throws WireError for what a worker of ours would not send.
-CodecFields to_fields(const DeclaredCodec& codec);
-DeclaredCodec from_fields(const CodecFields& fields);
 
 // FNV-1a, 64 bits: a number for a name, the same in every process and every run.
 uint64_t name_hash(std::string_view name);

@@ -1,15 +1,18 @@
 #include "liveness/liveness.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/error.h"
 
 namespace byteps {
 
-struct Liveness::Peer final : FrameSource, FrameSink, Link::Watcher {
-  Peer(Liveness& owner, int number, Fd fd) : owner(owner), number(number), heard_ns(now_ns()) {
+// One of the connections to a peer.
+struct Liveness::Line final : FrameSource, FrameSink, Link::Watcher {
+  Line(Peer& peer, EventLoop& loop, Fd fd, uint64_t job) : peer(peer) {
     // Beats belong to the job, not to an epoch: a connection outlives a change of members.
-    const TcpLink::Options options{owner.job_, 0, false};
-    link = std::make_shared<TcpLink>(owner.loop_, std::move(fd), options, *this, *this, *this);
+    const TcpLink::Options options{job, 0, false};
+    link = std::make_shared<TcpLink>(loop, std::move(fd), options, *this, *this, *this);
   }
 
   bool next(OutFrame& out) override {
@@ -24,23 +27,41 @@ struct Liveness::Peer final : FrameSource, FrameSink, Link::Watcher {
     }
     return nullptr;
   }
-  void end(const Header&, bool) override { heard_ns = now_ns(); }
-  void on_end(Link&, Link::End end, const std::string& reason) override {
-    owner.gone(number, end == Link::End::violation ? "protocol" : "closed", reason);
+  void end(const Header&, bool) override;
+  void on_end(Link&, Link::End end, const std::string& reason) override;
+
+  Peer& peer;
+  bool beat_due = false;
+  std::shared_ptr<TcpLink> link;
+};
+
+struct Liveness::Peer {
+  Peer(Liveness& owner, int number, int64_t now)
+      : owner(owner), number(number), heard_ns(now), beats(owner.times_, now) {}
+
+  void close() {
+    for (auto& line : lines) line->link->close();
   }
 
   Liveness& owner;
   const int number;
   int64_t heard_ns;
-  bool beat_due = true;
-  std::shared_ptr<TcpLink> link;
+  bool listened_for = false;
+  BeatLines beats;
+  std::vector<std::unique_ptr<Line>> lines;
 };
 
+void Liveness::Line::end(const Header&, bool) {
+  peer.heard_ns = now_ns();
+  if (std::exchange(peer.listened_for, false)) peer.owner.events_.post("heard", peer.number, "");
+}
+
+void Liveness::Line::on_end(Link&, Link::End end, const std::string& reason) {
+  peer.owner.gone(peer.number, end == Link::End::violation ? "protocol" : "closed", reason);
+}
+
 Liveness::Liveness(uint64_t job, double interval_s, double timeout_s)
-    : job_(job),
-      interval_ns_(seconds_to_ns(interval_s)),
-      timeout_ns_(seconds_to_ns(timeout_s)),
-      loop_(*this, "bps-liveness") {
+    : job_(job), times_{seconds_to_ns(interval_s), seconds_to_ns(timeout_s)}, loop_(*this, "bps-liveness") {
   loop_.start();
 }
 
@@ -52,53 +73,91 @@ void Liveness::close() {
   ended_.clear();
 }
 
-void Liveness::add(Fd fd, int peer) {
+void Liveness::add(Fd fd, int number) {
   auto shared = std::make_shared<Fd>(std::move(fd));
-  loop_.post([this, shared, peer] {
-    auto& slot = peers_[peer] = std::make_unique<Peer>(*this, peer, std::move(*shared));
-    slot->link->open();
+  loop_.post([this, shared, number] {
+    try {
+      ended_.reserve(ended_.size() + peers_.size() + 1);  // so that gone() needs no memory
+      add_line(number, std::move(*shared));
+    } catch (const std::exception& error) {  // no memory, or no room in the epoll: nobody would watch it
+      events_.post("closed", number, error.what());
+      gone(number, nullptr, {});
+    }
   });
 }
 
-void Liveness::remove(int peer) {
-  loop_.post([this, peer] {
-    const auto it = peers_.find(peer);
+void Liveness::add_line(int number, Fd fd) {
+  const int64_t now = now_ns();
+  auto& peer = peers_[number];
+  if (!peer) peer = std::make_unique<Peer>(*this, number, now);
+  peer->lines.push_back(std::make_unique<Line>(*peer, loop_, std::move(fd), job_));
+  peer->beats.add_line();
+  beat(*peer, now);
+  peer->lines.back()->link->open();
+}
+
+void Liveness::remove(int number) {
+  loop_.post([this, number] {
+    const auto it = peers_.find(number);
     if (it == peers_.end()) return;
-    it->second->link->close();
+    it->second->close();
     ended_.push_back(std::move(it->second));
     peers_.erase(it);
   });
 }
 
-void Liveness::gone(int peer, const char* kind, const std::string& reason) {
-  const auto it = peers_.find(peer);
+void Liveness::listen_for(int number) {
+  loop_.post([this, number] {
+    if (const auto it = peers_.find(number); it != peers_.end()) it->second->listened_for = true;
+  });
+}
+
+void Liveness::gone(int number, const char* kind, const std::string& reason) {
+  const auto it = peers_.find(number);
   if (it == peers_.end()) return;
-  events_.post({kind, peer, reason});
+  it->second->close();
+  if (kind) events_.post(kind, number, reason);
   ended_.push_back(std::move(it->second));
   peers_.erase(it);
 }
 
 void Liveness::on_batch_end() {
   for (auto it = peers_.begin(); it != peers_.end();) {
-    Peer& peer = *(it++)->second;  // flush may end the link and erase it
-    if (peer.beat_due) peer.link->flush();
+    Peer& peer = *(it++)->second;  // flush may end the link, and erase the peer
+    for (size_t i = 0; i < peer.lines.size(); ++i) {
+      if (peer.lines[i]->beat_due) peer.lines[i]->link->flush();
+    }
   }
   ended_.clear();
 }
 
+void Liveness::beat(Peer& peer, int64_t now) {
+  for (size_t i = 0; i < peer.lines.size(); ++i) {
+    const Line& line = *peer.lines[i];
+    if (peer.beats.outstanding(i) && !line.beat_due && line.link->delivered()) peer.beats.acknowledged(i);
+  }
+  if (const auto line = peer.beats.next(now)) peer.lines[*line]->beat_due = true;
+}
+
+// What lies unread in a socket has been said: perhaps this process was stopped, or many speak at once.
+bool Liveness::is_silent(const Peer& peer, int64_t now) const {
+  if (now - peer.heard_ns < times_.limit_ns()) return false;
+  return std::none_of(peer.lines.begin(), peer.lines.end(),
+                      [](const auto& line) { return line->link->has_unread(); });
+}
+
 void Liveness::on_deadline(int64_t now) {
-  // If this process itself was stopped for a while, the others' beats lie unread: start counting anew.
-  const bool was_stopped = last_beat_ns_ > 0 && now - last_beat_ns_ > interval_ns_ + timeout_ns_ / 2;
-  last_beat_ns_ = now;
-  next_beat_ns_ = now + interval_ns_;
+  const bool round = now >= next_round_ns_;
+  if (round) next_round_ns_ = now + times_.interval_ns;
+  next_look_ns_ = next_round_ns_;
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& peer = *(it++)->second;
-    peer.beat_due = true;
-    if (was_stopped) peer.heard_ns = now;
-    if (now - peer.heard_ns < timeout_ns_) continue;
-    const auto silent_s = (now - peer.heard_ns) / kNanosecondsPerSecond;
-    peer.link->close();
-    gone(peer.number, "silent", "no heartbeat for " + std::to_string(silent_s) + " s");
+    if (is_silent(peer, now)) {
+      gone(peer.number, "silent", seconds_text(now - peer.heard_ns));
+      continue;
+    }
+    if (round || now >= peer.beats.last_moment_ns()) beat(peer, now);
+    next_look_ns_ = std::min({next_look_ns_, peer.beats.last_moment_ns(), peer.heard_ns + times_.limit_ns()});
   }
 }
 

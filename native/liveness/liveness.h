@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/event_queue.h"
+#include "liveness/beat_lines.h"
 #include "transport/tcp/tcp_link.h"
 
 namespace byteps {
@@ -18,30 +19,40 @@ class Liveness final : public EventLoop::Owner {
   Liveness(uint64_t job, double interval_s, double timeout_s);
   ~Liveness() override;
 
-  // Takes an authenticated connection. `peer` is the caller's number for it, and is in its event.
+  // Takes an authenticated connection, one of the lines to a peer. `peer` is the caller's number for it, and
+  // is in its event. The peer is gone when one of its lines ends.
   void add(Fd fd, int peer);
-  // A polite end: the connection is closed without an event.
+  // A polite end: the connections are closed without an event.
   void remove(int peer);
-  // At most one event per peer: kind "closed", "silent" or "protocol", number the peer.
+  // The next beat of this peer is told as an event of the kind "heard".
+  void listen_for(int peer);
+  // At most one of these per peer: kind "closed", "silent" or "protocol", number the peer. The text of
+  // "silent" is for how many seconds.
   EventQueue& events() { return events_; }
   void close();
 
  private:
+  struct Line;
   struct Peer;
 
   void on_batch_end() override;
-  int64_t next_deadline_ns() const override { return peers_.empty() ? EventLoop::kNever : next_beat_ns_; }
+  int64_t next_deadline_ns() const override { return peers_.empty() ? EventLoop::kNever : next_look_ns_; }
   void on_deadline(int64_t now) override;
+  // A connection that cannot be watched has ended by then.
+  void on_exception(const char*) noexcept override {}
+  void add_line(int number, Fd fd);
+  void beat(Peer& peer, int64_t now);
+  bool is_silent(const Peer& peer, int64_t now) const;
   void gone(int peer, const char* kind, const std::string& reason);
 
   const uint64_t job_;
-  const int64_t interval_ns_, timeout_ns_;
+  const BeatTimes times_;
   EventQueue events_;
   EventLoop loop_;
   std::map<int, std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Peer>> ended_;  // kept until the batch is over
-  int64_t next_beat_ns_ = 0;
-  int64_t last_beat_ns_ = 0;
+  int64_t next_round_ns_ = 0;                 // of beats to all peers
+  int64_t next_look_ns_ = 0;                  // at peers that cannot wait for it
 };
 
 }  // namespace byteps

@@ -1,12 +1,14 @@
 #include "local/group.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <optional>
 #include <stdexcept>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "local/part_sum.h"
 #include "wire/header.h"
 #include "worker/client.h"
@@ -38,9 +40,23 @@ std::vector<Part> parts_of_piece(const Cut& cut, uint32_t piece) {
   return parts;
 }
 
-// Failures cross the board as text: kind, rank, message.
+// Failures cross the board as text: kind, role, rank and host of whoever was lost, message.
 std::string encode(const Failure& failure) {
-  return failure.kind + "\n" + std::to_string(failure.rank) + "\n" + failure.message;
+  return failure.kind + "\n" + failure.role + "\n" + std::to_string(failure.rank) + "\n" + failure.host +
+         "\n" + failure.message;
+}
+
+std::optional<Failure> decode(std::string_view text) {
+  std::array<std::string, 4> fields;
+  for (auto& field : fields) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};
+    field = text.substr(0, end);
+    text.remove_prefix(end + 1);
+  }
+  int rank = -1;
+  std::from_chars(fields[2].data(), fields[2].data() + fields[2].size(), rank);
+  return Failure{fields[0], std::string(text), fields[1], rank, fields[3]};
 }
 
 }  // namespace
@@ -61,12 +77,7 @@ LocalGroup::LocalGroup(GroupSettings settings, std::shared_ptr<Mapping> board, s
 
 void LocalGroup::attach(Client& client) {
   client_ = &client;
-  sigset_t all, old;  // signals belong to the interpreter's main thread
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  helper_ = std::thread([this] { help(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  pthread_setname_np(helper_.native_handle(), "bps-local");
+  helper_ = start_thread("bps-local", [this] { help(); });
 }
 
 SlotView LocalGroup::slot_of(uint32_t tensor) const {
@@ -98,39 +109,50 @@ std::string LocalGroup::name_of(uint32_t local) const {
 // ------------------------------------------------------------------------------------------
 
 void LocalGroup::contribute(const std::shared_ptr<Operation>& op) {
-  const Tensor& tensor = *op->tensor;
-  const uint64_t bytes = tensor.cut.tensor_bytes;
-  const bool broadcast = (op->flags & kFlagBroadcast) != 0;
-  board::Entry& entry = tensor.slot.entry(own());
-  entry.src = memory_.locate(op->src);
-  entry.dst = memory_.locate(op->dst);
-  const bool plain = entry.src.kind == board::Location::plain || entry.dst.kind == board::Location::plain;
-  if (plain && (!settings_.peers_readable || bytes <= kStagedBytes)) {
-    const bool has_values = !broadcast || settings_.ranks[own()] == op->root;
-    std::byte* shared = op->dst;  // a destination in the arena is free for it until the result lands there
-    if (entry.dst.kind == board::Location::plain) shared = op->staged = op->tensor->staging(arena_);
-    if (has_values) std::memcpy(shared, op->src, bytes);
-    entry.src = entry.dst = memory_.locate(shared);
-  }
-  const auto root = std::find(settings_.ranks.begin(), settings_.ranks.end(), op->root);
-  entry.flags = op->flags;
-  entry.root = !broadcast                      ? 0
-               : root == settings_.ranks.end() ? board::Entry::kElsewhere
-                                               : static_cast<uint16_t>(root - settings_.ranks.begin());
-  entry.wants_bell.store(0, std::memory_order_relaxed);
   int departed;
-  {
+  try {
+    enter(*op);
     std::lock_guard lock(mutex_);
-    op->active_index = active_.size();
     active_.push_back(op);
+    op->active_index = active_.size() - 1;
     departed = departed_;
+  } catch (const std::bad_alloc& lack) {  // the ranks of this machine would wait for us
+    op->tensor->lack_memory(op, lack.what());
+    op->tensor->slot.close(own(), encode(op->failure()));
+    op->finish();
+    return op->tensor->finished(*op);
   }
   op->started.store(true, std::memory_order_release);
-  client_->sample(tensor, "push", op->round, 0, op->src, bytes, tensor.dtype);
+  const Tensor& tensor = *op->tensor;
+  client_->sample(tensor, "push", op->round, 0, op->src, tensor.cut.tensor_bytes, tensor.dtype);
   if (departed >= 0 && !tensor.slot.has_arrived(static_cast<uint32_t>(departed), op->round)) {
     return fail_without(*op, static_cast<uint32_t>(departed));
   }
   if (tensor.slot.arrive(own())) open(op);
+}
+
+// Writes on the board where this rank's contribution lies, and where its result is to go.
+void LocalGroup::enter(Operation& op) {
+  const Tensor& tensor = *op.tensor;
+  const uint64_t bytes = tensor.cut.tensor_bytes;
+  const bool broadcast = (op.flags & kFlagBroadcast) != 0;
+  board::Entry& entry = tensor.slot.entry(own());
+  entry.src = memory_.locate(op.src);
+  entry.dst = memory_.locate(op.dst);
+  const bool plain = entry.src.kind == board::Location::plain || entry.dst.kind == board::Location::plain;
+  if (plain && (!settings_.peers_readable || bytes <= kStagedBytes)) {
+    const bool has_values = !broadcast || settings_.ranks[own()] == op.root;
+    std::byte* shared = op.dst;  // a destination in the arena is free for it until the result lands there
+    if (entry.dst.kind == board::Location::plain) shared = op.staged = op.tensor->staging(arena_);
+    if (has_values) std::memcpy(shared, op.src, bytes);
+    entry.src = entry.dst = memory_.locate(shared);
+  }
+  const auto root = std::find(settings_.ranks.begin(), settings_.ranks.end(), op.root);
+  entry.flags = op.flags;
+  entry.root = !broadcast                      ? 0
+               : root == settings_.ranks.end() ? board::Entry::kElsewhere
+                                               : static_cast<uint16_t>(root - settings_.ranks.begin());
+  entry.wants_bell.store(0, std::memory_order_relaxed);
 }
 
 bool LocalGroup::same_terms(const Operation& op) {
@@ -192,8 +214,7 @@ void LocalGroup::work_on(Operation& op) {
 // A process that dies takes its memory with it at once. Who is lost is for the scheduler to say, to everybody
 // alike: it is told, and the operation waits for its word.
 void LocalGroup::peer_is_gone(const Operation& op, uint32_t local) {
-  client_->events().post(
-      {"gone", settings_.ranks[local], op.tensor->name + ": its memory cannot be reached"});
+  client_->events().post("gone", settings_.ranks[local], op.tensor->name + ": its memory cannot be reached");
 }
 
 void LocalGroup::drop_part(const Operation& op, uint32_t gone) {
@@ -305,23 +326,17 @@ void LocalGroup::give_up(Operation& op) {
 }
 
 void LocalGroup::take_failure(Operation& op, std::string_view encoded) {
-  const std::string text(encoded);
-  const size_t first = text.find('\n'), second = text.find('\n', first + 1);
-  if (first == std::string::npos || second == std::string::npos) {  // closed a moment ago: no reason yet
+  auto failure = decode(encoded);
+  if (!failure) {  // closed a moment ago: no reason yet
     const int closer = op.tensor->slot.closer();
     const int rank = closer < 0 ? -1 : settings_.ranks[static_cast<size_t>(closer)];
     return op.fail({"lost", op.tensor->name + ": another rank gave up", "worker", rank, ""});
   }
-  Failure failure{text.substr(0, first), text.substr(second + 1), "", -1, ""};
-  if (failure.kind == "lost") {
-    failure.role = "worker";
-    failure.rank = std::stoi(text.substr(first + 1, second - first - 1));
-    const auto& hosts = client_->settings().worker_hosts;
-    if (failure.rank >= 0 && static_cast<size_t>(failure.rank) < hosts.size()) {
-      failure.host = hosts[static_cast<size_t>(failure.rank)];
-    }
+  const auto& hosts = client_->settings().worker_hosts;
+  if (failure->role == "worker" && failure->rank >= 0 && static_cast<size_t>(failure->rank) < hosts.size()) {
+    failure->host = hosts[static_cast<size_t>(failure->rank)];
   }
-  op.fail(std::move(failure));
+  op.fail(std::move(*failure));
 }
 
 void LocalGroup::settle(Operation& op) {
@@ -422,13 +437,22 @@ void LocalGroup::check_age(Operation& op) {
 
 void LocalGroup::help() {
   while (!closed_.load(std::memory_order_acquire)) {
-    if (look_around()) continue;
-    const uint32_t prepared = bell(own()).prepare();
-    if (closed_.load(std::memory_order_acquire) || look_around()) {
-      bell(own()).cancel();
-    } else {
-      bell(own()).sleep(prepared, kForeverNs);
+    try {
+      help_once();
+    } catch (const std::bad_alloc& lack) {  // whoever waits for an operation helps it along, too
+      client_->events().log(kError, lack.what());
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
+  }
+}
+
+void LocalGroup::help_once() {
+  if (look_around()) return;
+  const uint32_t prepared = bell(own()).prepare();
+  if (closed_.load(std::memory_order_acquire) || look_around()) {
+    bell(own()).cancel();
+  } else {
+    bell(own()).sleep(prepared, kForeverNs);
   }
 }
 

@@ -66,6 +66,7 @@ class LocalGroup final : public OperationDriver, public std::enable_shared_from_
   void depart(uint16_t rank);
 
  private:
+  void enter(Operation& op);
   void open(const std::shared_ptr<Operation>& op);
   bool same_terms(const Operation& op);
   void work_on(Operation& op);
@@ -78,6 +79,7 @@ class LocalGroup final : public OperationDriver, public std::enable_shared_from_
   void drop_part(const Operation& op, uint32_t gone);
   bool look_around();
   void help();
+  void help_once();
   void ring(uint32_t rank) const { bell(rank).notify(); }
   EventCount& bell(uint32_t rank) const;
   uint32_t parts_of(const Operation& op) const;

@@ -1,4 +1,5 @@
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -23,6 +24,7 @@ void bind_aggregator(nb::module_& m) {
             s.job = job;
             s.epoch = epoch;
             s.children = std::move(children);
+            s.shards = shards;
             s.ranks = std::move(ranks);
             s.child_of = std::move(child_of);
             s.deterministic = deterministic;
@@ -34,7 +36,7 @@ void bind_aggregator(nb::module_& m) {
             s.debug = debug;
             s.debug_key = std::move(debug_key);
             s.sample = std::move(sample);
-            new (self) Aggregator(std::move(s), shards);
+            new (self) Aggregator(std::move(s));
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("shards"), nb::arg("children"), nb::kw_only(),
           nb::arg("ranks"), nb::arg("child_of"), nb::arg("deterministic") = true,
@@ -47,6 +49,24 @@ void bind_aggregator(nb::module_& m) {
             a.attach(shard, rank, Fd(fd), checksum, peer_pid);
           },
           nb::arg("shard"), nb::arg("rank"), nb::arg("fd"), nb::arg("checksum"), nb::arg("peer_pid") = 0)
+      .def(
+          "declare",
+          [](Aggregator& a, uint32_t id, std::string name, uint8_t dtype, uint64_t nbytes,
+             uint64_t partition_bytes, uint32_t piece_bytes,
+             const std::vector<std::pair<uint32_t, std::vector<int32_t>>>& shards,
+             const compress::DeclaredCodec* codec) {
+            if (!valid(dtype)) throw nb::value_error("unknown dtype");
+            TensorInfo tensor{id,
+                              std::move(name),
+                              static_cast<DType>(dtype),
+                              {nbytes, partition_bytes, codec != nullptr, piece_bytes}};
+            for (const auto& [times, each] : shards) tensor.runs.push_back({times, each});
+            if (codec) tensor.codec = *codec;
+            a.declare(std::move(tensor));
+          },
+          nb::arg("tensor_id"), nb::arg("name"), nb::arg("dtype"), nb::arg("nbytes"),
+          nb::arg("partition_bytes"), nb::arg("piece_bytes"), nb::arg("shards"),
+          nb::arg("codec") = nb::none())
       .def("depart", &Aggregator::depart, nb::arg("rank"))
       .def("retire", &Aggregator::retire, nb::arg("tensor_ids"))
       .def("fileno", [](Aggregator& a) { return a.events().fileno(); })

@@ -13,6 +13,7 @@ void bind_liveness(nb::module_& m) {
       .def(
           "add", [](Liveness& l, int fd, int peer) { l.add(Fd(fd), peer); }, nb::arg("fd"), nb::arg("peer"))
       .def("remove", &Liveness::remove, nb::arg("peer"))
+      .def("listen_for", &Liveness::listen_for, nb::arg("peer"))
       .def("events", [](Liveness& l) { return events_to_python(l.events()); })
       .def("close", &Liveness::close, nb::call_guard<nb::gil_scoped_release>());
 }

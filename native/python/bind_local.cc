@@ -3,6 +3,9 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cerrno>
+#include <system_error>
+
 #include "local/group.h"
 #include "python/bind.h"
 
@@ -50,7 +53,9 @@ void bind_local(nb::module_& m) {
       "create_board",
       [](uint32_t ranks) {
         const auto board = Mapping::create("byteps-board", board::bytes_for(ranks));
-        return ::fcntl(board->fileno(), F_DUPFD_CLOEXEC, 0);
+        const int fd = ::fcntl(board->fileno(), F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) throw std::system_error(errno, std::generic_category(), "fcntl(F_DUPFD)");
+        return fd;
       },
       nb::arg("ranks"));
 }

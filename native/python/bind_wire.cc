@@ -46,10 +46,10 @@ void bind_wire(nb::module_& m) {
   m.attr("MAX_CONTROL_BYTES") = limits::kMaxControlBytes;
   m.attr("PIECE_BYTES") = limits::kPieceBytes;
   m.attr("FAR_PIECE_BYTES") = limits::kFarPieceBytes;
-  for (const auto type : {FrameType::hello, FrameType::challenge, FrameType::proof, FrameType::welcome,
-                          FrameType::reject, FrameType::control, FrameType::beat, FrameType::declare,
-                          FrameType::push, FrameType::result, FrameType::credit, FrameType::resend,
-                          FrameType::error, FrameType::stall, FrameType::refuse, FrameType::want}) {
+  for (const auto type :
+       {FrameType::hello, FrameType::challenge, FrameType::proof, FrameType::welcome, FrameType::reject,
+        FrameType::control, FrameType::beat, FrameType::push, FrameType::result, FrameType::credit,
+        FrameType::resend, FrameType::error, FrameType::stall, FrameType::refuse, FrameType::want}) {
     nb::setattr(m, (std::string("FRAME_") + name_of(type)).c_str(), nb::int_(static_cast<int>(type)));
   }
   m.def("encode_frame", &encode_frame, nb::arg("type"), nb::arg("job"), nb::arg("epoch"), nb::arg("sender"),

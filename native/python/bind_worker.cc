@@ -86,8 +86,8 @@ void bind_worker(nb::module_& m) {
           [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes,
              double op_timeout_s, double stall_warn_s, std::vector<std::string> servers,
              std::vector<std::string> worker_hosts, std::vector<uint16_t> child_of, int verbose,
-             std::string sample, bool telemetry, uint32_t ranks, unsigned codec_threads,
-             uint32_t piece_bytes) {
+             std::string sample, bool telemetry, uint32_t ranks, unsigned codec_threads, uint32_t piece_bytes,
+             double tolerated_silence_s) {
             ClientSettings s;
             s.job = job;
             s.epoch = epoch;
@@ -104,13 +104,14 @@ void bind_worker(nb::module_& m) {
             s.ranks = ranks;
             s.codec_threads = codec_threads;
             s.piece_bytes = piece_bytes;
+            s.tolerated_silence_s = tolerated_silence_s;
             new (self) Client(std::move(s));
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
           nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("servers"), nb::arg("worker_hosts"),
           nb::arg("child_of") = std::vector<uint16_t>{}, nb::arg("verbose") = 0, nb::arg("sample") = "",
           nb::arg("telemetry") = true, nb::arg("ranks") = 1, nb::arg("codec_threads") = 0,
-          nb::arg("piece_bytes") = limits::kPieceBytes)
+          nb::arg("piece_bytes") = limits::kPieceBytes, nb::arg("tolerated_silence_s") = 0.0)
       .def(
           "connect",
           [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby, int peer_pid) {

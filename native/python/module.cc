@@ -6,6 +6,7 @@ NB_MODULE(_core, m) {
   // A handle that a script still holds when the interpreter ends is not a leak worth twenty lines on its
   // screen.
   nanobind::set_leak_warnings(false);
+  byteps::bind_errors(m);
   byteps::bind_wire(m);
   byteps::bind_reduce(m);
   byteps::bind_compress(m);

@@ -30,6 +30,25 @@ inline void set_children(AggregatorSettings& settings, uint16_t workers, std::ve
   }
 }
 
+// As the scheduler tells a server that has all of a tensor: partitions go round the shards, beginning with
+// this one.
+inline TensorInfo placed_here(uint32_t id, std::string name, DType dtype, Cut cut, unsigned shards = 1,
+                              std::optional<compress::DeclaredCodec> codec = {}) {
+  cut.whole_partitions = codec.has_value();
+  TensorInfo tensor{id, std::move(name), dtype, cut, {}, std::move(codec)};
+  std::vector<int32_t> places;
+  for (uint32_t p = 0; p < cut.partitions(); ++p) places.push_back(static_cast<int32_t>((id + p) % shards));
+  if (!places.empty()) tensor.runs = {{1, std::move(places)}};
+  return tensor;
+}
+
+// Of float32, in partitions of 1 MiB, called "t" and its number.
+inline void declare(Aggregator& server, uint32_t id, uint64_t bytes, DType dtype = DType::f32,
+                    std::optional<compress::DeclaredCodec> codec = {}, uint64_t partition_bytes = 1 << 20) {
+  server.declare(
+      placed_here(id, "t" + std::to_string(id), dtype, Cut{bytes, partition_bytes}, 1, std::move(codec)));
+}
+
 struct JobOptions {
   uint16_t workers = 2;
   std::vector<uint16_t> child_of{};  // by worker; empty: each is a child of its own
@@ -73,7 +92,8 @@ class Job {
     settings.stall_warn_s = options.stall_warn_s;
     set_children(settings, options.workers, options.child_of);
     const pid_t peer = options.by_address ? ::getpid() : 0;
-    server = std::make_unique<Aggregator>(settings, options.shards);
+    settings.shards = options.shards;
+    server = std::make_unique<Aggregator>(settings);
     for (uint16_t rank = 0; rank < options.workers; ++rank) {
       ClientSettings c;
       c.job = kJob;
@@ -102,12 +122,16 @@ class Job {
   std::shared_ptr<Tensor> declare(uint16_t rank, uint32_t id, DType dtype, uint64_t bytes,
                                   std::optional<compress::DeclaredCodec> codec = {}) {
     if (options_.coded) codec = lossless_codec(id);
-    const Cut cut{bytes, options_.partition_bytes};
+    const std::string name = "tensor." + std::to_string(id);
+    const TensorInfo here =
+        placed_here(id, name, dtype, Cut{bytes, options_.partition_bytes}, options_.shards, codec);
+    server->declare(here);
     std::vector<std::pair<uint16_t, uint16_t>> placement;
-    for (uint32_t p = 0; p < cut.partitions(); ++p) {
-      placement.emplace_back(uint16_t{0}, static_cast<uint16_t>((id + p) % options_.shards));
+    for (const auto& run : here.runs) {
+      for (const int32_t shard : run.shards)
+        placement.emplace_back(uint16_t{0}, static_cast<uint16_t>(shard));
     }
-    return clients[rank]->declare(id, "tensor." + std::to_string(id), dtype, cut, placement, false, codec);
+    return clients[rank]->declare(id, name, dtype, here.cut, placement, false, codec);
   }
 
   static constexpr uint64_t kJob = 0x1234;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -14,7 +15,6 @@
 #include "base/fd.h"
 #include "tests/check.h"
 #include "tests/sockets.h"
-#include "wire/declaration.h"
 #include "wire/frame_reader.h"
 #include "wire/offer.h"
 
@@ -36,8 +36,9 @@ class RawPeer final : FrameSink {
   // For Aggregator::attach; once.
   Fd other_end() { return std::move(other_); }
 
+  // Who has been cut off meanwhile notices when it receives.
   void send_bytes(const void* data, size_t bytes) {
-    CHECK(::send(fd_.get(), data, bytes, MSG_NOSIGNAL) >= 0);
+    CHECK(::send(fd_.get(), data, bytes, MSG_NOSIGNAL) >= 0 || errno == EPIPE || errno == ECONNRESET);
   }
 
   void send(Header header, const void* payload = nullptr, size_t bytes = 0) {
@@ -50,24 +51,6 @@ class RawPeer final : FrameSink {
     std::memcpy(frame.data(), &header, kHeaderBytes);
     if (bytes > 0) std::memcpy(frame.data() + kHeaderBytes, payload, bytes);
     send_bytes(frame.data(), frame.size());
-  }
-
-  void declare(uint32_t tensor, uint64_t bytes, uint64_t partition_bytes = 1 << 20) {
-    const auto payload = encode_declaration({Cut{bytes, partition_bytes}, "t" + std::to_string(tensor)});
-    Header header;
-    header.type = FrameType::declare;
-    header.key = make_key(tensor, 0);
-    send(header, payload.data(), payload.size());
-  }
-
-  void declare(uint32_t tensor, uint64_t bytes, const CodecFields& codec,
-               uint64_t partition_bytes = 1 << 20) {
-    const auto payload =
-        encode_declaration({Cut{bytes, partition_bytes, true}, "t" + std::to_string(tensor), codec});
-    Header header;
-    header.type = FrameType::declare;
-    header.key = make_key(tensor, 0);
-    send(header, payload.data(), payload.size());
   }
 
   void push_coded(uint32_t tensor, uint32_t round, uint8_t codec, const std::vector<std::byte>& payload,
@@ -122,6 +105,11 @@ class RawPeer final : FrameSink {
     return frame;
   }
   bool ended() const { return ended_; }
+  // Without reading it.
+  bool something_comes() {
+    pollfd waiting{fd_.get(), POLLIN, 0};
+    return ::poll(&waiting, 1, 10'000) > 0;
+  }
   bool silent() { return !receive(50) && !ended_; }
 
  private:

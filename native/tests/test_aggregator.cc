@@ -24,13 +24,14 @@ struct Server {
     settings.epoch = kEpoch;
     settings.asynchronous = asynchronous;
     byteps::testing::set_children(settings, workers, child_of);
-    aggregator = std::make_unique<Aggregator>(settings, 1);
+    aggregator = std::make_unique<Aggregator>(settings);
   }
   std::unique_ptr<RawPeer> connect(uint16_t rank, Wire wire = Wire::unix_pair) {
     auto peer = std::make_unique<RawPeer>(kJob, kEpoch, rank, wire);
     aggregator->attach(0, rank, peer->other_end(), false);
     return peer;
   }
+  void declare(uint32_t tensor, uint64_t bytes) { byteps::testing::declare(*aggregator, tensor, bytes); }
   // The first event that is not a log line.
   Event event() {
     for (int i = 0; i < 100; ++i) {
@@ -73,7 +74,7 @@ void expect_result(RawPeer& peer, uint32_t round, float first) {
 TEST(a_repeated_push_counts_once) {
   Server server(2);
   auto a = server.connect(0), b = server.connect(1);
-  for (auto* peer : {a.get(), b.get()}) peer->declare(1, 8);
+  server.declare(1, 8);
   a->push(1, 0, {1, 1});
   a->push(1, 0, {1, 1}, kFlagWantCredit);
   expect_consumed(*a, 16);  // both are there before the round is over
@@ -86,13 +87,12 @@ TEST(a_repeated_push_counts_once) {
 TEST(a_worker_that_lost_its_connection_gets_the_result_again) {
   Server server(2);
   auto a = server.connect(0), b = server.connect(1);
-  for (auto* peer : {a.get(), b.get()}) peer->declare(1, 8);
+  server.declare(1, 8);
   a->push(1, 0, {1, 1});
   b->push(1, 0, {4, 4});
   expect_result(*b, 0, 5);
   expect_result(*a, 0, 5);
   auto a2 = server.connect(0);  // takes the place of the old connection
-  a2->declare(1, 8);
   a2->push(1, 0, {1, 1});
   expect_result(*a2, 0, 5);
   // and the next round is a normal one
@@ -105,7 +105,7 @@ TEST(a_worker_that_lost_its_connection_gets_the_result_again) {
 TEST(half_a_contribution_of_a_lost_connection_does_not_count) {
   Server server(2);
   auto a = server.connect(0), b = server.connect(1);
-  for (auto* peer : {a.get(), b.get()}) peer->declare(1, 8000);
+  server.declare(1, 8000);
   Header header;
   header.type = FrameType::push;
   header.job = kJob;
@@ -120,7 +120,6 @@ TEST(half_a_contribution_of_a_lost_connection_does_not_count) {
   a.reset();
   CHECK_EQ(server.event().kind, std::string("lost"));
   auto a2 = server.connect(0);
-  a2->declare(1, 8000);
   a2->push(1, 0, std::vector<float>(2000, 1.0f));
   b->push(1, 0, std::vector<float>(2000, 4.0f));
   expect_result(*a2, 0, 5);
@@ -134,8 +133,8 @@ TEST(rank_order_decides_the_bits) {
     std::vector<std::unique_ptr<RawPeer>> peers;
     for (uint16_t i = 0; i < 3; ++i) {
       peers.push_back(server.connect(i));
-      peers.back()->declare(1, 4);
     }
+    server.declare(1, 4);
     const float values[] = {1e8f, 1.0f, -1e8f};
     for (const int i : order) {
       peers[i]->push(1, 0, {values[i]}, kFlagWantCredit);
@@ -155,15 +154,14 @@ TEST(what_does_not_fit_the_budget_is_asked_for_again) {
   for (uint16_t i = 0; i < 3; ++i) peers.push_back(server.connect(i));
   const std::vector<float> ones(kBytes / 4, 1.0f), fours(kBytes / 4, 4.0f), many(kBytes / 4, 16.0f);
   for (uint32_t t = 0; t < kTensors; ++t) {
+    server.declare(t, kBytes);
     for (uint16_t rank : {1, 2}) {
-      peers[rank]->declare(t, kBytes);
       peers[rank]->push(t, 0, rank == 1 ? fours : many, t + 1 == kTensors ? kFlagWantCredit : 0);
     }
   }
   for (uint16_t rank : {1, 2}) expect_consumed(*peers[rank], kTensors * kBytes);
   uint64_t resends = 0;
   for (uint32_t t = 0; t < kTensors; ++t) {
-    peers[0]->declare(t, kBytes);
     peers[0]->push(t, 0, ones);
     bool answered[3] = {false, false, false};
     while (!(answered[0] && answered[1] && answered[2])) {
@@ -193,7 +191,7 @@ TEST(who_is_missing_on_another_machine_is_asked_once_and_from_the_second_round) 
   Server server(3);
   std::vector<std::unique_ptr<RawPeer>> peers;
   for (uint16_t i = 0; i < 3; ++i) peers.push_back(server.connect(i, Wire::far));
-  for (auto& peer : peers) peer->declare(1, 4);
+  server.declare(1, 4);
   peers[0]->push(1, 0, {1});
   peers[1]->push(1, 0, {2});
   CHECK(peers[2]->silent());  // nobody knows yet which rank of a machine pushes this key
@@ -216,10 +214,10 @@ TEST(who_is_missing_on_another_machine_is_asked_once_and_from_the_second_round) 
 }
 
 TEST(nobody_is_asked_on_the_same_machine) {
-  Server near(2);
+  Server server(2);
   std::vector<std::unique_ptr<RawPeer>> peers;
-  for (uint16_t i = 0; i < 2; ++i) peers.push_back(near.connect(i, Wire::tcp));
-  for (auto& peer : peers) peer->declare(1, 4);
+  for (uint16_t i = 0; i < 2; ++i) peers.push_back(server.connect(i, Wire::tcp));
+  server.declare(1, 4);
   for (uint32_t round = 0; round < 2; ++round) {
     peers[0]->push(1, round, {1});
     CHECK(peers[1]->silent());
@@ -232,7 +230,7 @@ TEST(who_is_missing_is_asked_when_another_machine_waits_though_one_here_was_firs
   Server server(3);
   std::vector<std::unique_ptr<RawPeer>> peers;
   for (uint16_t i = 0; i < 3; ++i) peers.push_back(server.connect(i, i == 0 ? Wire::tcp : Wire::far));
-  for (auto& peer : peers) peer->declare(1, 4);
+  server.declare(1, 4);
   for (uint32_t round = 0; round < 2; ++round) {
     peers[0]->push(1, round, {1});
     CHECK(peers[2]->silent());  // nobody's link waits for it
@@ -250,7 +248,7 @@ TEST(who_is_missing_is_asked_when_another_machine_waits_though_one_here_was_firs
 TEST(different_operations_on_one_tensor_are_an_error_for_all) {
   Server server(2);
   auto a = server.connect(0), b = server.connect(1);
-  for (auto* peer : {a.get(), b.get()}) peer->declare(1, 8);
+  server.declare(1, 8);
   a->push(1, 0, {1, 1}, kFlagAverage | kFlagWantCredit);
   expect_consumed(*a, 8);  // so that it is b who disagrees
   b->push(1, 0, {4, 4});
@@ -271,7 +269,7 @@ TEST(different_operations_on_one_tensor_are_an_error_for_all) {
 TEST(a_departed_worker_ends_what_needs_it) {
   Server server(2);
   auto a = server.connect(0), b = server.connect(1);
-  for (auto* peer : {a.get(), b.get()}) peer->declare(1, 8);
+  server.declare(1, 8);
   a->push(1, 0, {1, 1});
   CHECK(a->silent());
   server.aggregator->depart(1);
@@ -289,9 +287,9 @@ TEST(a_departed_worker_also_ends_what_was_not_kept) {
   Server server(3);
   auto b = server.connect(1), c = server.connect(2);
   const std::vector<float> ones(kBytes / 4, 1.0f);
+  for (uint32_t t = 0; t < kTensors; ++t) server.declare(t, kBytes);
   for (RawPeer* peer : {b.get(), c.get()}) {
     for (uint32_t t = 0; t < kTensors; ++t) {
-      peer->declare(t, kBytes);
       peer->push(t, 0, ones, t + 1 == kTensors ? kFlagWantCredit : 0);
     }
     expect_consumed(*peer, kTensors * kBytes);
@@ -314,33 +312,23 @@ TEST(broken_peers_lose_their_connection_and_nobody_else_does) {
   };
   const std::vector<Case> cases = {
       {"not our protocol", [](RawPeer& p) { p.send_bytes(std::string(200, 'x').data(), 200); }},
-      {"not declared", [](RawPeer& p) { p.push(9, 0, {1, 1}); }},
-      {"while round 0 is open",
-       [](RawPeer& p) {
-         p.declare(1, 8);
-         p.push(1, 5, {1, 1});
-       }},
-      {"expected 8",
-       [](RawPeer& p) {
-         p.declare(1, 8);
-         p.push(1, 0, {1, 1, 1});
-       }},
-      {"is known as", [](RawPeer& p) { p.declare(1, 16); }},
+      {"has not placed on this server", [](RawPeer& p) { p.push(9, 0, {1, 1}); }},
+      {"while round 0 is open", [](RawPeer& p) { p.push(1, 5, {1, 1}); }},
+      {"expected 8", [](RawPeer& p) { p.push(1, 0, {1, 1, 1}); }},
       {"not a frame that a worker sends",
        [](RawPeer& p) {
          Header h;
          h.type = FrameType::result;
          p.send(h);
        }},
-      {"payload too short",
+      {"unknown frame type 16",  // workers of earlier versions declared tensors themselves
        [](RawPeer& p) {
          Header h;
-         h.type = FrameType::declare;
+         h.type = static_cast<FrameType>(16);
          p.send(h, "abc", 3);
        }},
-      {"beyond the tensor's end",
+      {"has its place elsewhere",
        [](RawPeer& p) {
-         p.declare(1, 8);
          Header h;
          h.type = FrameType::push;
          h.key = make_key(1, 7);
@@ -349,7 +337,7 @@ TEST(broken_peers_lose_their_connection_and_nobody_else_does) {
   };
   Server server(2);
   auto good = server.connect(0);
-  good->declare(1, 8);
+  server.declare(1, 8);
   for (const Case& each : cases) {
     auto bad = server.connect(1);
     each.act(*bad);
@@ -361,7 +349,6 @@ TEST(broken_peers_lose_their_connection_and_nobody_else_does) {
     if (!contains(event.text, each.reason)) CHECK_EQ(event.text, std::string(each.reason));
   }
   auto late = server.connect(1);
-  late->declare(1, 8);
   good->push(1, 0, {1, 1});
   late->push(1, 0, {4, 4});
   expect_result(*good, 0, 5);
@@ -371,7 +358,7 @@ TEST(broken_peers_lose_their_connection_and_nobody_else_does) {
 TEST(asynchronous_values_are_counted_once) {
   Server server(2, true);
   auto a = server.connect(0);
-  a->declare(1, 8);
+  server.declare(1, 8);
   a->push(1, 0, {1, 1});
   expect_result(*a, 0, 1);
   a->push(1, 1, {2, 2});

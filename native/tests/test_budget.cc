@@ -58,15 +58,15 @@ TEST(links_that_are_equally_far_with_a_tensor_go_in_its_order_and_the_one_behind
   CHECK(budget.admit(a, {0, 1, kHalf, 1}, kPiece, 0));
 }
 
-TEST(a_link_gets_its_part_of_the_window_and_never_less_than_two_pieces) {
+TEST(a_link_gets_twice_its_part_of_the_window_and_never_less_than_two_pieces) {
   Budget budget;
   budget.add_link(40 * kPiece);
   FakeLink big, small;
   CHECK_EQ(budget.part(0, kPiece), 2 * kPiece);  // nothing was sent yet
   for (uint32_t piece = 0; piece < 30; ++piece) CHECK(budget.admit(big, {0, 1, piece}, kPiece, 0));
   for (uint32_t piece = 30; piece < 40; ++piece) CHECK(budget.admit(small, {0, 1, piece}, kPiece, 0));
-  CHECK_EQ(budget.part(30 * kPiece, kPiece), 30 * kPiece);
-  CHECK_EQ(budget.part(10 * kPiece, kPiece), 10 * kPiece);
+  CHECK_EQ(budget.part(30 * kPiece, kPiece), 60 * kPiece);
+  CHECK_EQ(budget.part(10 * kPiece, kPiece), 20 * kPiece);
   CHECK_EQ(budget.part(kPiece, kPiece), 2 * kPiece);
 }
 

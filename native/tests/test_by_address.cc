@@ -46,13 +46,13 @@ struct Server {
     settings.asynchronous = asynchronous;
     settings.deterministic = deterministic;
     set_children(settings, 2, {});
-    aggregator = std::make_unique<Aggregator>(settings, 1);
+    aggregator = std::make_unique<Aggregator>(settings);
+    byteps::testing::declare(*aggregator, 1, kBytes);
     for (uint16_t rank = 0; rank < 2; ++rank) peers[rank] = connect(rank);
   }
   std::unique_ptr<RawPeer> connect(uint16_t rank, pid_t pid = ::getpid()) {
     auto peer = std::make_unique<RawPeer>(Job::kJob, Job::kEpoch, rank);
     aggregator->attach(0, rank, peer->other_end(), false, pid);
-    peer->declare(1, kBytes);
     return peer;
   }
   Event event() {

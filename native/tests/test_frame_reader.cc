@@ -175,5 +175,5 @@ TEST(bad_streams_are_refused_with_the_broken_rule) {
   CHECK_EQ(by_address(FrameType::result, 24), std::string());
   CHECK(contains(by_address(FrameType::push, 8), "by address with a payload of 8 bytes, expected 24"));
   CHECK(contains(by_address(FrameType::result, 0), "by address with a payload of 0 bytes"));
-  CHECK(contains(by_address(FrameType::declare, 24), "DECLARE: cannot be by address"));
+  CHECK(contains(by_address(FrameType::refuse, 24), "REFUSE: cannot be by address"));
 }

@@ -123,12 +123,12 @@ TEST(two_ranks_of_a_machine_cannot_push_the_same_piece) {
   settings.job = Job::kJob;
   settings.epoch = Job::kEpoch;
   set_children(settings, 4, {0, 0, 1, 1});
-  Aggregator server(settings, 1);
+  Aggregator server(settings);
+  byteps::testing::declare(server, 1, 8);
   std::vector<std::unique_ptr<RawPeer>> peers;
   for (uint16_t rank = 0; rank < 4; ++rank) {
     peers.push_back(std::make_unique<RawPeer>(Job::kJob, Job::kEpoch, rank));
     server.attach(0, rank, peers.back()->other_end(), false);
-    peers.back()->declare(1, 8);
   }
   peers[0]->push(1, 0, {1, 1}, kFlagWantCredit);
   CHECK(peers[0]->receive()->header.type == FrameType::credit);

@@ -1,4 +1,6 @@
 // What a worker sends to a server on another machine, and what it keeps back, as the server sees it.
+#include <poll.h>
+
 #include <map>
 #include <memory>
 #include <sstream>
@@ -45,11 +47,10 @@ class Worker {
     return client_.push_pull(declared, data, data, priority, false);
   }
 
-  // The pieces that come until there is silence, as "tensor.piece"; declarations are passed over.
+  // The pieces that come until there is silence, as "tensor.piece".
   std::string come() {
     std::ostringstream found;
     while (const auto frame = server_.receive(100)) {
-      if (frame->header.type == FrameType::declare) continue;
       CHECK(frame->header.type == FrameType::push);
       if (found.tellp() > 0) found << " ";
       found << tensor_of(frame->header.key) << "." << piece_of(frame->header.key);
@@ -65,6 +66,29 @@ class Worker {
       server_.send(header, sum.data(), sum.size());
     }
   }
+  // A whole result, or only the first bytes of its frame.
+  void say_result(const Push& push, uint32_t round, size_t payload_bytes = kPieceBytes) {
+    Header header = frame(FrameType::result, push);
+    header.round = round;
+    const std::vector<std::byte> sum(payload_bytes);
+    server_.send(header, sum.data(), sum.size());
+  }
+  void say(FrameType type, const Push& push, std::string_view text) {
+    server_.send(frame(type, push), text.data(), text.size());
+  }
+  // Why the connection was ended.
+  std::string violation() {
+    for (int i = 0; i < 100; ++i) {
+      pollfd waiting{client_.events().fileno(), POLLIN, 0};
+      if (::poll(&waiting, 1, 10'000) <= 0) break;
+      for (Event& event : client_.events().drain()) {
+        if (event.kind == "violation") return event.text;
+      }
+    }
+    return "none";
+  }
+  void forget_memory() { memory_.clear(); }
+  RawPeer& server() { return server_; }
   void give_up(uint32_t tensor) { client_.fail_tensor(tensor, "given up"); }
   void ask_again(const Push& push) { server_.send(frame(FrameType::resend, push)); }
   void want(const Push& push) { server_.send(frame(FrameType::want, push)); }
@@ -231,4 +255,73 @@ TEST(what_is_not_more_urgent_than_what_is_under_way_does_not_overtake) {
   CHECK_EQ(worker.come(), std::string());
   worker.answer({{1, 0}});
   CHECK_EQ(worker.come(), std::string("2.0"));
+}
+
+// ---- servers that break rules
+// ------------------------------------------------------------------------------
+
+TEST(a_result_of_what_was_not_pushed_ends_the_connection_and_not_the_process) {
+  Worker worker(64 * kPieceBytes);
+  const auto op = worker.push(1, 5, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  for (uint32_t piece = 5; piece-- > 0;) worker.say_result({1, piece}, 0);
+  CHECK_EQ(worker.violation(),
+           std::string("RESULT: tensor.1 piece 4 round 0 is answered, and was not pushed yet"));
+  CHECK(!op->wait_for(0));
+}
+
+TEST(a_result_of_a_round_that_has_not_begun_ends_the_connection) {
+  Worker worker(64 * kPieceBytes);
+  worker.push(1, 1, 0);
+  CHECK_EQ(worker.come(), std::string("1.0"));
+  worker.say_result({1, 0}, 1);
+  CHECK_EQ(worker.violation(),
+           std::string("RESULT: tensor.1 piece 0 round 1 is answered, and was not pushed yet"));
+}
+
+TEST(a_failure_and_a_request_to_send_again_need_a_push_too) {
+  for (const FrameType type : {FrameType::error, FrameType::resend, FrameType::stall}) {
+    Worker worker(64 * kPieceBytes);
+    worker.push(1, 5, 0);
+    CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+    worker.say(type, {1, 4}, "");
+    CHECK(worker.violation().find("was not pushed yet") != std::string::npos);
+  }
+}
+
+TEST(what_is_asked_for_again_and_answered_all_the_same_leaves_nothing_behind) {
+  Worker worker(2 * kPieceBytes);
+  const auto op = worker.push(1, 2, 0);
+  CHECK_EQ(worker.come(), std::string("1.0 1.1"));
+  worker.ask_again({1, 1});  // there is no room for it
+  worker.say_result({1, 0}, 0);
+  worker.say_result({1, 1}, 0);
+  CHECK(op->wait_for(10'000'000'000));
+  CHECK_EQ(op->failure().kind, std::string());
+  worker.push(2, 1, 0);
+  worker.give_credit(2);
+  CHECK_EQ(worker.come(), std::string("2.0"));
+}
+
+TEST(memory_of_what_is_answered_before_it_was_read_is_not_touched_any_more) {
+  constexpr uint32_t kPieces = 62;  // what is given to the wire at once, and more than the socket takes
+  Worker worker(0);
+  const auto op = worker.push(1, kPieces, 0);
+  CHECK(worker.server().something_comes());
+  for (uint32_t piece = 0; piece < kPieces; ++piece) worker.say_result({1, piece}, 0);
+  CHECK(op->wait_for(10'000'000'000));
+  worker.forget_memory();
+  for (uint32_t frame = 0; frame < kPieces; ++frame) {
+    const auto came = worker.server().receive();
+    CHECK(came && came->payload.size() == kPieceBytes);
+  }
+}
+
+TEST(what_a_server_says_is_made_fit_for_people) {
+  Worker worker(64 * kPieceBytes);
+  const auto op = worker.push(1, 1, 0);
+  CHECK_EQ(worker.come(), std::string("1.0"));
+  worker.say(FrameType::error, {1, 0}, "\x1B[0m\xFF");
+  CHECK(op->wait_for(10'000'000'000));
+  CHECK_EQ(op->failure().message, std::string("tensor.1: ?[0m?"));
 }

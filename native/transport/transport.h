@@ -30,9 +30,24 @@ class FrameSource {
 class Link {
  public:
   enum class End {
-    closed,     // the peer has closed, or the network has
-    violation,  // the peer broke the protocol
+    closed,       // the peer has closed, or the network has
+    unreachable,  // nothing comes through any more, and nobody has closed
+    violation,    // the peer broke the protocol
+    exhausted,  // this process has no memory to go on with it; there may be none for a reason in words either
   };
+  static const char* name_of(End end) {
+    switch (end) {
+      case End::closed:
+        return "lost";
+      case End::unreachable:
+        return "unreachable";
+      case End::violation:
+        return "violation";
+      case End::exhausted:
+        return "exhausted";
+    }
+    return "lost";
+  }
   // Called at most once, from the loop's thread, when the link ends by itself. The link is then dead.
   class Watcher {
    public:

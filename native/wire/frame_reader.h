@@ -38,6 +38,9 @@ class FrameReader {
   // about to go.
   const std::byte* landing() const { return in_payload_ ? landing_ : nullptr; }
   void abandon() { landing_ = nullptr; }
+  // How many bytes complete the header or the payload that is being read: before they are all there, nothing
+  // can be done with them.
+  size_t missing() const { return in_payload_ ? header_.length - done_ : kHeaderBytes - filled_; }
   // True between frames: a stream may end here without anything being lost.
   bool at_boundary() const { return !in_payload_ && filled_ == 0; }
 

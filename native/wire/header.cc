@@ -26,7 +26,6 @@ size_t payload_limit(FrameType type) {
     case FrameType::push:
     case FrameType::result:
       return limits::kMaxPushBytes;
-    case FrameType::declare:
     case FrameType::error:
     case FrameType::stall:
     case FrameType::refuse:
@@ -58,8 +57,6 @@ const char* name_of(FrameType type) {
       return "CONTROL";
     case FrameType::beat:
       return "BEAT";
-    case FrameType::declare:
-      return "DECLARE";
     case FrameType::push:
       return "PUSH";
     case FrameType::result:

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 
 constexpr uint32_t kMagic =
     0x32535042;  // "BPS2" on the wire: an HTTP request or noise fails on the first word
-constexpr uint8_t kProtocolVersion = 4;
+constexpr uint8_t kProtocolVersion = 6;
 constexpr size_t kHeaderBytes = 64;
 
 // Gaps leave room within each group. A receiver refuses a type it does not know.
@@ -30,16 +30,15 @@ enum class FrameType : uint8_t {
   // Control plane.
   control = 8,  // one msgpack message
   beat = 9,     // "I am alive", no payload
-  // Data plane.
-  declare = 16,  // worker: a tensor's id, name and cut, before its first PUSH on this connection
-  push = 17,     // worker: one contribution to one key and round
-  result = 18,   // server: the result of one key and round
-  credit = 19,   // server: nothing but the `received` field
-  resend = 20,   // server: your contribution to this key and round was not kept, send it again
-  error = 21,    // server: this key and round cannot be completed; the payload says why
-  stall = 22,    // server: this key and round has been waiting long; the payload lists who is missing
-  refuse = 23,   // worker: its machine has no contribution to this key and round; the payload says why
-  want = 24,     // server: others have contributed to this key and round: push yours next, if you have it
+  // Data plane. What a tensor is and where it lives, the scheduler tells; 16 is not used any more.
+  push = 17,    // worker: one contribution to one key and round
+  result = 18,  // server: the result of one key and round
+  credit = 19,  // server: nothing but the `received` field
+  resend = 20,  // server: your contribution to this key and round was not kept, send it again
+  error = 21,   // server: this key and round cannot be completed; the payload says why
+  stall = 22,   // server: this key and round has been waiting long; the payload lists who is missing
+  refuse = 23,  // worker: its machine has no contribution to this key and round; the payload says why
+  want = 24,    // server: others have contributed to this key and round: push yours next, if you have it
 };
 
 enum Flag : uint16_t {
@@ -53,7 +52,7 @@ enum Flag : uint16_t {
 };
 
 // `detail` of an ERROR frame: the kind in the low byte; above it, for `lost`, the rank of the worker.
-enum class ErrorKind : uint32_t { lost = 1, conflict = 2, protocol = 3 };
+enum class ErrorKind : uint32_t { lost = 1, conflict = 2, protocol = 3, memory = 4 };
 constexpr uint32_t kErrorRankShift = 8;
 
 struct Header {
@@ -64,7 +63,7 @@ struct Header {
   uint64_t job = 0;     // hash of the job id: a frame that strays between two jobs is refused
   uint32_t epoch = 0;   // membership epoch: a frame from before a change of members is refused
   uint16_t sender = 0;  // rank of the sender among its kind
-  uint8_t dtype = 0;    // of the payload's elements (PUSH, RESULT, DECLARE)
+  uint8_t dtype = 0;    // of the payload's elements (PUSH, RESULT)
   uint8_t codec = 0;    // 0: the payload is plain elements; else a CodecKind (compress/codec.h)
   uint64_t key = 0;     // tensor id << 32 | index of the piece
   uint32_t round =

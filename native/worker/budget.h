@@ -25,7 +25,7 @@ class Budget {
   struct Place {
     int32_t priority = 0;
     int64_t submitted_ns = 0;
-    uint32_t progress = 0;  // what part of the tensor's pieces on this link went before it, of 2^32
+    uint64_t progress = 0;  // what part of the tensor's pieces on this link went before it, of 2^32
     uint32_t piece = 0;
     bool before(const Place& other) const {
       return std::tuple(-int64_t{priority}, submitted_ns, progress, piece) <
@@ -101,14 +101,16 @@ class Budget {
     if (next) next->nudge();
   }
 
-  // What a link that has sent so many bytes may have under way: its part of the window. A link that is slow
-  // for a while would otherwise fill all of it, and what it holds waits in front of a server that needs the
-  // pieces of others first. Never less than two pieces, so that one is sent while the other is answered.
+  // What a link that has sent so many bytes may have under way: twice its part of the window. A link that is
+  // slow for a while would otherwise fill all of it, and what it holds waits in front of a server that needs
+  // the pieces of others first. Twice, because a link whose answers take longer needs more under way to keep
+  // up: held to its part it falls behind, its part shrinks with it, and it ends last with the others idle.
+  // Never less than two pieces, so that one is sent while the other is answered.
   uint64_t part(uint64_t link_sent_bytes, uint64_t piece_bytes) {
     std::lock_guard lock(mutex_);
     const double share = static_cast<double>(link_sent_bytes) /
                          static_cast<double>(std::max<uint64_t>(1, window_.sent_bytes()));
-    return std::max(2 * piece_bytes, static_cast<uint64_t>(share * static_cast<double>(window_.bytes())));
+    return std::max(2 * piece_bytes, static_cast<uint64_t>(2 * share * static_cast<double>(window_.bytes())));
   }
 
  private:

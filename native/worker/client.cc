@@ -5,7 +5,9 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "observe/sample.h"
+#include "worker/turn.h"
 
 namespace byteps {
 namespace {
@@ -26,7 +28,8 @@ Client::Client(ClientSettings settings)
       codecs_(settings_.codec_threads, [](const CodecJob& job) { job.route->link->work_on(job); }) {
   if (!settings_.child_of.empty() && settings_.rank >= settings_.child_of.size())
     throw std::invalid_argument("the children of the servers do not include this rank");
-  for (unsigned i = 0; i < io_threads(); ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
+  const unsigned threads = settings_.own_threads ? io_threads() : 1;
+  for (unsigned i = 0; i < threads; ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
 }
 
 void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby, pid_t peer_pid) {
@@ -35,8 +38,10 @@ void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool
   uint64_t most_bytes = settings_.credit_bytes;
   if (nearby && most_bytes > 0) most_bytes = std::min<uint64_t>(most_bytes, limits::kNearbyWindowBytes);
   ++shards_[server];
-  links_[{server, shard}] =
-      &thread.add_link(server, std::move(fd), checksum, most_bytes, nearby ? nullptr : &budget_, peer_pid);
+  const auto servers = std::max<uint32_t>(static_cast<uint32_t>(settings_.servers.size()), server + 1u);
+  const uint32_t turn = turn_of(server, servers, shard, child(), children());
+  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, most_bytes,
+                                             nearby ? nullptr : &budget_, turn, peer_pid);
 }
 
 void Client::join(std::shared_ptr<LocalGroup> group) {
@@ -48,8 +53,37 @@ void Client::start() {
   started_ = true;
   if (group_) group_->attach(*this);
   if (connected_ == 0) return;  // a machine on its own needs no thread for the network
+  for (auto& thread : threads_) thread->open();
+  if (!settings_.own_threads) return;
   codecs_.start();
   for (auto& thread : threads_) thread->start();
+}
+
+bool Client::turn() {
+  bool did = false;
+  for (auto& thread : threads_) did |= thread->turn();
+  return did;
+}
+
+void Client::pass(int64_t now) {
+  for (auto& thread : threads_) thread->pass(now);
+}
+
+Failure Client::lack(const std::string& tensor, const char* why) const {
+  return {"memory",
+          tensor + ": worker " + std::to_string(settings_.rank) + ": " + why +
+              "; give this process more memory, or make the model smaller",
+          "", -1, ""};
+}
+
+// What a tensor needs from the beginning.
+template <class Make>
+void Client::make_named(const std::string& tensor, const char* what, Make make) const {
+  try {
+    make();
+  } catch (const std::bad_alloc& error) {
+    throw OutOfMemory(lack(tensor, (std::string(what) + ": " + error.what()).c_str()).message);
+  }
 }
 
 std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DType dtype, Cut cut,
@@ -74,7 +108,11 @@ std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DT
   }
   if (momentum) {
     if (!is_float(dtype)) throw std::invalid_argument(name + ": momentum of " + std::string(name_of(dtype)));
-    tensor->momentum = std::make_unique<compress::Momentum>(dtype, cut.tensor_bytes / size_of(dtype));
+    make_named(name, "its momentum", [&] {
+      const uint64_t elements = cut.tensor_bytes / size_of(dtype);
+      MemoryGate::shared().ask(elements * (dtype == DType::f64 ? sizeof(double) : sizeof(float)));
+      tensor->momentum = std::make_unique<compress::Momentum>(dtype, elements);
+    });
   }
   // Pieces go round the ranks of a machine, beginning with another rank for every tensor. Those that have a
   // state stay with their rank when a job goes on under other numbers.
@@ -101,7 +139,9 @@ std::shared_ptr<Tensor> Client::declare(uint32_t id, const std::string& name, DT
   for (auto& [_, route] : routes) tensor->routes.push_back(std::move(route));
   if (codec && to_servers && cut.tensor_bytes > 0) {
     if (!is_float(dtype)) throw std::invalid_argument(name + ": a codec for " + std::string(name_of(dtype)));
-    tensor->codec = std::make_unique<TensorCodec>(*codec, name, dtype, cut, own, child() + 1u);
+    make_named(name, "its codec", [&] {
+      tensor->codec = std::make_unique<TensorCodec>(*codec, name, dtype, cut, own, child() + 1u);
+    });
   }
   std::lock_guard lock(mutex_);
   tensors_[id] = tensor;
@@ -123,6 +163,11 @@ std::shared_ptr<Operation> Client::broadcast(std::shared_ptr<Tensor> tensor, std
 
 uint32_t Client::child_of(uint32_t rank) const {
   return settings_.child_of.empty() ? rank : settings_.child_of.at(rank);
+}
+
+uint32_t Client::children() const {
+  if (settings_.child_of.empty()) return std::max<uint32_t>(settings_.ranks, settings_.rank + 1u);
+  return 1u + *std::max_element(settings_.child_of.begin(), settings_.child_of.end());
 }
 
 std::shared_ptr<Operation> Client::submit(std::shared_ptr<Operation> op) {
@@ -152,6 +197,8 @@ Failure Client::failure_of(uint32_t detail, std::string message) const {
               rank < settings_.worker_hosts.size() ? settings_.worker_hosts[rank] : ""};
     case ErrorKind::conflict:
       return {"conflict", std::move(message), "", -1, ""};
+    case ErrorKind::memory:
+      return {"memory", std::move(message), "", -1, ""};
     case ErrorKind::protocol:
       break;
   }
@@ -231,6 +278,11 @@ void Client::close() {
   links_.clear();
 }
 
+void Client::give_up(Operation& op, const Failure& failure) {
+  op.fail(failure);
+  if (const auto running = op.tensor->poison(failure)) abandon(running);
+}
+
 // ---- waiting too long
 // --------------------------------------------------------------------------------------
 
@@ -249,9 +301,7 @@ void Client::check_age(Operation& op, int64_t now, std::string missing, const st
                               " s, waiting for " + missing +
                               ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S",
                           "", -1, ""};
-    op.fail(failure);
-    if (auto running = op.tensor->poison(failure)) abandon(running);
-    return;
+    return give_up(op, failure);
   }
   // A server says after the same time who is missing; without a word from it, it is the server we wait for.
   const double patience_s = settings_.stall_warn_s + (op.tensor->group ? 0 : 2);

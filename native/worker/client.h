@@ -29,11 +29,14 @@ struct ClientSettings {
   uint32_t piece_bytes = limits::kPieceBytes;  // of tensors without a codec; all workers alike
   double op_timeout_s = 600;
   double stall_warn_s = 10;
+  double tolerated_silence_s = 0;    // of the network to a server while something is wanted of it; 0: any
   std::vector<std::string> servers;  // as people should read them: "server 3 (host b)"
   std::vector<std::string> worker_hosts;
   int verbose = 0;
   std::string sample;  // name or number of a tensor whose values are logged
   bool telemetry = true;
+  bool own_threads =
+      true;  // false, for tests: nothing runs by itself, the caller drives it with turn() and pass()
 };
 
 class Client {
@@ -47,6 +50,9 @@ class Client {
   // Before start(): the ranks of this machine reduce among themselves, and only the sums go to servers.
   void join(std::shared_ptr<LocalGroup> group);
   void start();
+  // Without threads of its own: what they would do, in the caller's thread; see EventLoop.
+  bool turn();
+  void pass(int64_t now);
 
   // `direct`: without this machine's group.
   // One (server, shard) per partition: where its first piece goes. The others go round the server's shards.
@@ -81,9 +87,15 @@ class Client {
   // What a rank, and this one, is to the servers.
   uint32_t child_of(uint32_t rank) const;
   uint16_t child() const { return static_cast<uint16_t>(child_of(settings_.rank)); }
+  uint32_t children() const;
   Failure failure() const;
   // What the `detail` of an ERROR frame and its text mean to the caller.
   Failure failure_of(uint32_t detail, std::string message) const;
+  // This process has no memory to go on with a tensor.
+  Failure lack(const std::string& tensor, const char* why) const;
+  // This operation under way and all later ones on its tensor fail: the other ranks may go on with the round
+  // that it does not see the end of.
+  void give_up(Operation& op, const Failure& failure);
   // The operation has failed: what the threads have of it comes back soon. Any number of times.
   void release_routes(const Operation& op);
   void post(Route& route, const std::shared_ptr<Operation>& op);
@@ -101,6 +113,8 @@ class Client {
  private:
   std::shared_ptr<Operation> submit(std::shared_ptr<Operation> op);
   void abandon(const std::shared_ptr<Operation>& op);
+  template <class Make>
+  void make_named(const std::string& tensor, const char* what, Make make) const;
 
   const ClientSettings settings_;
   EventQueue events_;

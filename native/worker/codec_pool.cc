@@ -1,9 +1,8 @@
 #include "worker/codec_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <string>
+
+#include "base/thread.h"
 
 namespace byteps {
 
@@ -11,14 +10,10 @@ CodecPool::CodecPool(unsigned threads, std::function<void(const CodecJob&)> run)
     : threads_count_(threads), run_(std::move(run)) {}
 
 void CodecPool::start() {
-  sigset_t all, old;  // signals belong to the interpreter's main thread
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  threads_.reserve(threads_count_);
   for (unsigned i = 0; i < threads_count_; ++i) {
-    threads_.emplace_back([this] { work(); });
-    pthread_setname_np(threads_.back().native_handle(), ("bps-codec-" + std::to_string(i)).c_str());
+    threads_.push_back(start_thread("bps-codec-" + std::to_string(i), [this] { work(); }));
   }
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 void CodecPool::post(int32_t priority, const CodecJob& job) {
@@ -46,16 +41,25 @@ void CodecPool::stop() {
   threads_.clear();
 }
 
+bool CodecPool::run_one() {
+  CodecJob job;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_ || waiting_.empty()) return false;
+    job = waiting_.take().item;
+  }
+  run_(job);
+  return true;
+}
+
 void CodecPool::work() {
-  std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
-    if (stopping_) return;
-    const CodecJob job = waiting_.top();
-    waiting_.pop();
-    lock.unlock();
-    run_(job);
-    lock.lock();
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      if (stopping_) return;
+    }
+    run_one();
   }
 }
 

@@ -27,8 +27,8 @@ struct CodecJob {
 
 struct CodecOutcome {
   CodecJob job{};
-  bool done = true;     // false: the operation has failed
-  std::string error{};  // what went wrong, if something did
+  enum class End { done, operation_failed, codec_failed } end = End::done;
+  std::string error{};  // of a codec that failed
 };
 
 class CodecPool {
@@ -39,6 +39,8 @@ class CodecPool {
 
   unsigned threads() const { return threads_count_; }
   void start();
+  // Without start(), for tests: the most urgent job in the caller's thread; false if there is none.
+  bool run_one();
   // Any thread.
   void post(int32_t priority, const CodecJob& job);
   // Takes the jobs of a route back that nobody has begun; how many there were.

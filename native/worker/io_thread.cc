@@ -9,16 +9,17 @@ IoThread::IoThread(Client& client, unsigned index)
     : client_(client), loop_(*this, "bps-io-" + std::to_string(index)) {}
 
 ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
-                               pid_t peer_pid) {
-  const TcpLink::Options options{client_.settings().job, client_.settings().epoch, checksum};
-  links_.push_back(
-      std::make_unique<ServerLink>(*this, server, std::move(fd), options, most_bytes, budget, peer_pid));
+                               uint32_t turn, pid_t peer_pid) {
+  const ClientSettings& settings = client_.settings();
+  const TcpLink::Options options{settings.job, settings.epoch, checksum,
+                                 seconds_to_ns(settings.tolerated_silence_s)};
+  links_.push_back(std::make_unique<ServerLink>(*this, server, std::move(fd), options, most_bytes, budget,
+                                                turn, peer_pid));
   return *links_.back();
 }
 
-void IoThread::start() {
+void IoThread::open() {
   for (auto& link : links_) link->link()->open();
-  loop_.start();
 }
 
 void IoThread::post(Work work) {
@@ -35,12 +36,10 @@ void IoThread::submit(Route& route, std::shared_ptr<Operation> op) {
   post({Work::Kind::submit, &route, std::move(op)});
 }
 void IoThread::abandon(std::shared_ptr<Operation> op) { post({Work::Kind::abandon, nullptr, std::move(op)}); }
-void IoThread::coded(CodecOutcome coded) {
-  Work work{Work::Kind::coded};
-  work.coded = std::move(coded);
-  post(std::move(work));
+void IoThread::abandon_all() {
+  all_abandoned_.store(true, std::memory_order_release);
+  loop_.wake();
 }
-void IoThread::abandon_all() { post({Work::Kind::abandon_all}); }
 void IoThread::forget(std::shared_ptr<Tensor> tensor) {
   post({Work::Kind::forget, nullptr, nullptr, std::move(tensor)});
 }
@@ -51,22 +50,56 @@ void IoThread::nudge(ServerLink& link) {
   post(std::move(work));
 }
 
+void IoThread::post_job(int32_t priority, const CodecJob& job) {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    coded_inbox_.reserve(jobs_ + 1);
+    taken_coded_.reserve(jobs_ + 1);
+  }
+  client_.codecs().post(priority, job);
+  ++jobs_;
+  ++job.route->jobs;
+}
+
+void IoThread::coded(CodecOutcome coded) noexcept {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    coded_inbox_.push_back(std::move(coded));
+  }
+  loop_.wake();
+}
+
 void IoThread::on_wake() {
   {
     std::lock_guard lock(inbox_mutex_);
     taken_.swap(inbox_);
+    taken_coded_.swap(coded_inbox_);
   }
-  for (Work& work : taken_) handle(work);
+  for (Work& work : taken_) {
+    const auto op = work.op;
+    try {
+      handle(work);
+    } catch (const std::bad_alloc& lack) {
+      fail(op, lack.what());
+      if (work.op) route_done(op);  // it had not become ours yet
+    }
+  }
   taken_.clear();
+  if (all_abandoned_.load(std::memory_order_acquire) && !std::exchange(ended_, true)) {
+    for (auto& link : links_) link->link()->close();
+  }
+  for (size_t i = active_.size(); ended_ && i-- > 0;) drop(*active_[i]);
+  for (const CodecOutcome& coded : taken_coded_) handle(coded);
+  taken_coded_.clear();
 }
 
 void IoThread::handle(Work& work) {
   switch (work.kind) {
     case Work::Kind::submit: {
       Route& route = *work.route;
+      active_.push_back(&route);  // the first step that may fail, and the last one before it is ours
+      route.active_index = active_.size() - 1;
       route.op = std::move(work.op);
-      route.active_index = active_.size();
-      active_.push_back(&route);
       if (ended_ || route.op->failing()) return release(route);
       return route.link->submit(route);
     }
@@ -75,18 +108,6 @@ void IoThread::handle(Work& work) {
         if (active_[i]->op == work.op) drop(*active_[i]);
       }
       return;
-    case Work::Kind::abandon_all:
-      ended_ = true;
-      for (auto& link : links_) link->link()->close();
-      for (size_t i = active_.size(); i-- > 0;) drop(*active_[i]);
-      return;
-    case Work::Kind::coded: {
-      Route& route = *work.coded.job.route;
-      --route.jobs;
-      if (!route.dropped) return route.link->coded(work.coded);
-      if (route.jobs == 0) release(route);
-      return;
-    }
     case Work::Kind::nudge:
       return work.link->retry();
     case Work::Kind::forget:
@@ -95,11 +116,52 @@ void IoThread::handle(Work& work) {
   }
 }
 
-void IoThread::drop(Route& route) {
-  if (!route.dropped) route.link->abandon(route);
-  route.jobs -= client_.codecs().cancel(route);
-  release(route);
+void IoThread::handle(const CodecOutcome& coded) {
+  Route& route = *coded.job.route;
+  --jobs_;
+  --route.jobs;
+  if (route.dropped) {
+    if (route.jobs == 0) release(route);
+    return;
+  }
+  const auto op = route.op;
+  try {
+    route.link->coded(coded);
+  } catch (const std::bad_alloc& lack) {
+    fail(op, lack.what());
+  }
 }
+
+// Never fails: what the next operation on the tensor could not begin with is told, and it has failed by then.
+void IoThread::drop(Route& route) noexcept {
+  if (!route.dropped) route.link->abandon(route);
+  const uint32_t cancelled = client_.codecs().cancel(route);
+  route.jobs -= cancelled;
+  jobs_ -= cancelled;
+  try {
+    release(route);
+  } catch (const std::exception& error) {
+    on_exception(error.what());
+  }
+}
+
+// There is no memory to go on with it. Here it is let go of at once, by the other threads when they hear of
+// it.
+void IoThread::fail(const std::shared_ptr<Operation>& op, const char* why) noexcept {
+  Failure failure{"memory", {}, {}, -1, {}};
+  try {
+    failure = client_.lack(op->tensor->name, why);
+    client_.give_up(*op, failure);
+  } catch (const std::bad_alloc&) {
+    op->fail(std::move(failure));
+    on_exception("no memory to end an operation on all threads");
+  }
+  for (size_t i = active_.size(); i-- > 0;) {
+    if (active_[i]->op == op) drop(*active_[i]);
+  }
+}
+
+void IoThread::on_exception(const char* what) noexcept { client_.events().post("exhausted", -1, what); }
 
 // A thread of the pool may be reading or writing the operation's memory: then it is let go of later.
 void IoThread::release(Route& route) {
@@ -110,6 +172,10 @@ void IoThread::release(Route& route) {
   active_.pop_back();
   const auto op = std::move(route.op);
   route.op.reset();
+  route_done(op);
+}
+
+void IoThread::route_done(const std::shared_ptr<Operation>& op) {
   if (!op->release_route()) return;
   if (op->driver) {  // it ends when all ranks of this machine are done
     if (op->failing()) op->tensor->group->give_up(*op);
@@ -133,6 +199,7 @@ void IoThread::on_batch_end() {
 
 void IoThread::on_deadline(int64_t now) {
   next_look_ns_ = now + kNanosecondsPerSecond;
+  watch_links(now);
   for (size_t i = active_.size(); i-- > 0;) {
     Route& route = *active_[i];
     client_.check_age(*route.op, now, client_.settings().servers[route.link->server()],
@@ -141,8 +208,15 @@ void IoThread::on_deadline(int64_t now) {
   }
 }
 
+// A link that carries operations must be able to reach its server. One more look at each when they are done.
+void IoThread::watch_links(int64_t now) {
+  watching_ = !active_.empty();
+  for (Route* route : active_) route->link->want();
+  for (auto& link : links_) link->watch(now);
+}
+
 void IoThread::link_ended(ServerLink& link, Link::End end, const std::string& reason) {
-  client_.events().post({end == Link::End::violation ? "violation" : "lost", link.server(), reason});
+  client_.events().post(Link::name_of(end), link.server(), reason);
 }
 
 void IoThread::trace_frame(const char* direction, const ServerLink& link, const Header& header) {

@@ -20,10 +20,14 @@ class IoThread final : public EventLoop::Owner {
 
   // Before start().
   ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
-                       pid_t peer_pid);
+                       uint32_t turn, pid_t peer_pid);
 
   // Any thread.
-  void start();
+  void open();  // links listen
+  void start() { loop_.start(); }
+  // Instead of start(), for tests: in the caller's thread, see EventLoop.
+  bool turn() { return loop_.turn(0); }
+  void pass(int64_t now) { loop_.pass(now); }
   void stop() { loop_.stop(); }
   void drain() { on_wake(); }  // after stop(): what came in between is let go of
   void submit(Route& route, std::shared_ptr<Operation> op);
@@ -31,8 +35,10 @@ class IoThread final : public EventLoop::Owner {
   void abandon(std::shared_ptr<Operation> op);
   // No operation on this tensor will follow.
   void forget(std::shared_ptr<Tensor> tensor);
-  // A job of the pool of codecs is done.
-  void coded(CodecOutcome coded);  // It may be the turn of this link to send.
+  // A job of the pool of codecs is done. Needs no memory: there is room for the outcomes of all jobs that
+  // were posted.
+  void coded(CodecOutcome coded) noexcept;
+  // It may be the turn of this link to send.
   void nudge(ServerLink& link);
   // The client has failed: ends all links and lets go of all operations.
   void abandon_all();
@@ -42,6 +48,7 @@ class IoThread final : public EventLoop::Owner {
   // This thread.
   Client& client() { return client_; }
   EventLoop& loop() { return loop_; }
+  void post_job(int32_t priority, const CodecJob& job);
   BufferPool& pool() { return pool_; }
   void release(Route& route);
   void link_ended(ServerLink& link, Link::End end, const std::string& reason);
@@ -49,34 +56,45 @@ class IoThread final : public EventLoop::Owner {
 
  private:
   struct Work {
-    enum class Kind { submit, abandon, abandon_all, forget, coded, nudge } kind;
+    enum class Kind { submit, abandon, forget, nudge } kind;
     Route* route = nullptr;
     std::shared_ptr<Operation> op{};
     std::shared_ptr<Tensor> tensor{};
-    CodecOutcome coded{};
     ServerLink* link = nullptr;
   };
 
   void on_wake() override;
   void on_batch_end() override;
-  int64_t next_deadline_ns() const override { return active_.empty() ? EventLoop::kNever : next_look_ns_; }
+  int64_t next_deadline_ns() const override {
+    return active_.empty() && !watching_ ? EventLoop::kNever : next_look_ns_;
+  }
   void on_deadline(int64_t now) override;
+  void on_exception(const char* what) noexcept override;
   void post(Work work);
   void handle(Work& work);
-  void drop(Route& route);
+  void handle(const CodecOutcome& coded);
+  void fail(const std::shared_ptr<Operation>& op, const char* why) noexcept;
+  void drop(Route& route) noexcept;
+  void route_done(const std::shared_ptr<Operation>& op);
+  void watch_links(int64_t now);
 
   Client& client_;
   BufferPool pool_;
   EventLoop loop_;
   std::vector<std::unique_ptr<ServerLink>> links_;
   std::vector<Route*> active_;
-  int64_t next_look_ns_ = 0;  // at operations that take too long
-  bool ended_ = false;
+  int64_t next_look_ns_ = 0;                // at operations that take too long, and at the links they need
+  bool watching_ = false;                   // links were looked at because of operations
+  std::atomic<bool> all_abandoned_{false};  // and no word to be put into the inbox: that could fail
+  bool ended_ = false;                      // this thread has heard of it
   std::atomic<uint64_t> sent_bytes_{0}, received_bytes_{0};
 
   std::mutex inbox_mutex_;
   std::vector<Work> inbox_;
+  std::vector<CodecOutcome> coded_inbox_;
   std::vector<Work> taken_;  // swapped with inbox_, so that neither is allocated anew
+  std::vector<CodecOutcome> taken_coded_;
+  size_t jobs_ = 0;  // posted to the pool, and not back: so many outcomes have room in both
 };
 
 }  // namespace byteps

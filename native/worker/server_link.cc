@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "local/group.h"
-#include "wire/declaration.h"
 #include "worker/client.h"
 #include "worker/io_thread.h"
 
@@ -17,15 +17,16 @@ constexpr uint32_t kUnansweredPieces = 2;  // one is sent while the other is ans
 
 // Partitions are larger than the window, so in the order of the tensor all workers would send to one server
 // at a time. By the part of its own pieces that a link is through with, every server gets its share at once.
-uint32_t progress(const Route& route, uint32_t at) {
-  return static_cast<uint32_t>((uint64_t{at} << 32) / route.pieces.size());
+// `turn` of 2^32 puts links that are equally far in an order, which begins elsewhere on every worker.
+uint64_t progress(const Route& route, uint32_t at, uint32_t turn) {
+  return ((uint64_t{at} << 32) + turn) / route.pieces.size();
 }
 
 }  // namespace
 
 ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
-                       uint64_t most_bytes, Budget* budget, pid_t peer_pid)
-    : thread_(thread), server_(server), window_(most_bytes, true), budget_(budget) {
+                       uint64_t most_bytes, Budget* budget, uint32_t turn, pid_t peer_pid)
+    : thread_(thread), server_(server), window_(most_bytes, true), turn_(turn), budget_(budget) {
   if (budget_) budget_->add_link(most_bytes);
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
@@ -33,10 +34,6 @@ ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Option
 
 void ServerLink::submit(Route& route) {
   routes_[route.tensor->id] = &route;
-  if (!route.declared) {
-    route.declared = true;
-    to_declare_.push_back(&route);
-  }
   route.left = static_cast<uint32_t>(route.pieces.size());
   route.answered.assign(route.pieces.size(), false);
   // Asked of every operation: the caller may come with other memory each time.
@@ -47,23 +44,32 @@ void ServerLink::submit(Route& route) {
   route.sent.assign(route.pieces.size(), false);
   route.sent_pieces = 0;
   route.sent_bytes = 0;
-  route.was_wanted = false;
+  route.rounds = route.op->round + 1;
   if (route.tensor->is_coded(*route.op)) {
     route.by_address = peer_.has_value();  // payloads lie in memory of ours
     route.encoded.assign(route.pieces.size(), false);
     route.refusal.clear();
     if (thread_.client().codecs().threads() > 0) {
-      route.jobs = static_cast<uint32_t>(route.pieces.size());
       for (uint32_t at = 0; at < route.pieces.size(); ++at) {
-        thread_.client().codecs().post(route.op->priority, {CodecJob::Kind::encode, &route, at});
+        thread_.post_job(route.op->priority, {CodecJob::Kind::encode, &route, at});
       }
       return;
     }
   }
   // Without credit there is no queue worth ordering: first come, first served.
   const int32_t priority = window_.limited() ? route.op->priority : 0;
-  ready_.push(priority, {&route, 0, static_cast<uint32_t>(route.pieces.size())});
+  enqueue(priority, {&route, 0, static_cast<uint32_t>(route.pieces.size())});
+}
+
+void ServerLink::enqueue(int32_t priority, const Ready& ready) {
+  ready_.push(priority, ready);
+  ++ready.route->queued;
   touched_ = true;
+}
+
+void ServerLink::dequeue() {
+  --ready_.top().route->queued;
+  ready_.pop();
 }
 
 void ServerLink::nudge() { thread_.nudge(*this); }
@@ -72,7 +78,9 @@ void ServerLink::settle() {
   if (std::exchange(touched_, false) && link_->alive()) link_->flush();
 }
 
-void ServerLink::take_out(const Route& route) {
+// Takes its places in the order away.
+void ServerLink::take_out(Route& route) {
+  if (std::exchange(route.queued, 0) == 0) return;
   ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
   std::erase_if(unanswered_, [&](const auto& waiting) { return waiting.item.route == &route; });
 }
@@ -82,6 +90,12 @@ void ServerLink::abandon(Route& route) {
   touched_ = true;  // what was waiting for its turn may be gone
   // What the server has not read yet it drops, and asks again for what belongs to other operations.
   if (peer_) lease_.withdraw();
+  let_go(route);
+}
+
+// Neither the wire nor a frame that is coming in keeps pointing at the operation.
+void ServerLink::let_go(const Route& route) {
+  if (about_.route == &route) about_ = {};
   const size_t bytes = route.tensor->cut.tensor_bytes;
   link_->let_go(route.op->src, route.op->src + bytes, thread_.pool());
   link_->let_go(route.op->landing(), route.op->landing() + bytes, thread_.pool());
@@ -100,14 +114,10 @@ void ServerLink::abandon(Route& route) {
 bool ServerLink::next(OutFrame& out) {
   out = {};
   out.header.sender = thread_.client().settings().rank;
-  if (!to_declare_.empty()) {
-    fill_declare(out);
-    return true;
-  }
   while (!ready_.empty()) {
     Ready& ready = ready_.top();
     if (ready.why != Why::again && ready.route->sent[ready.at]) {  // because it was wanted
-      if (++ready.at == ready.end) ready_.pop();
+      if (++ready.at == ready.end) dequeue();
       continue;
     }
     if (must_wait_for_others(ready)) {
@@ -115,7 +125,7 @@ bool ServerLink::next(OutFrame& out) {
       continue;
     }
     if (!prepare(ready)) {
-      ready_.pop();
+      dequeue();
       continue;
     }
     const uint32_t piece = ready.route->pieces[ready.at];
@@ -124,17 +134,17 @@ bool ServerLink::next(OutFrame& out) {
     if (!has_room(length) && !overtakes) break;
     if (const std::string why = refusal(*ready.route); !why.empty()) {
       fill_refuse(out, ready, why);
-      if (++ready.at == ready.end) ready_.pop();
+      if (++ready.at == ready.end) dequeue();
       return true;
     }
     if (!take_turn(ready, piece, length, overtakes)) return false;
     if (!gather(out, ready)) {  // the operation has failed, and takes the route back in a moment
       if (budget_) budget_->received(length, now_ns(), [] { return int64_t{0}; });
-      ready_.pop();
+      dequeue();
       continue;
     }
     fill_push(out, ready);
-    if (++ready.at == ready.end) ready_.pop();
+    if (++ready.at == ready.end) dequeue();
     return true;
   }
   if (std::exchange(waiting_, false)) budget_->withdraw(*this);
@@ -178,7 +188,7 @@ bool ServerLink::take_turn(const Ready& ready, uint32_t piece, uint32_t length, 
   if (!budget_) return true;
   const Operation& op = *ready.route->op;
   const int32_t priority = window_.limited() ? op.priority : 0;
-  const Budget::Place place{priority, op.started_ns, progress(*ready.route, ready.at), piece};
+  const Budget::Place place{priority, op.started_ns, progress(*ready.route, ready.at, turn_), piece};
   waiting_ = !budget_->admit(*this, place, length, now_ns());
   if (waiting_ && overtakes) {
     budget_->pass(*this, length, now_ns());
@@ -195,30 +205,21 @@ bool ServerLink::gather(OutFrame& out, const Ready& ready) {
   const uint32_t piece = route.pieces[ready.at];
   if (LocalGroup::sums_wide(*route.op)) {  // made anew for every sending: the contributions are still there
     const uint32_t elements = route.tensor->cut.length_of(piece) / size_of(route.tensor->dtype);
-    out.keep = thread_.pool().take(elements * sizeof(float));
+    try {
+      out.keep = thread_.pool().take(elements * sizeof(float));
+    } catch (const std::bad_alloc& lack) {
+      route.tensor->lack_memory(route.op, lack.what());
+      return false;
+    }
     return group->gather_wide(*route.op, piece, reinterpret_cast<float*>(out.keep.data()));
   }
   if (!route.gathered[ready.at]) route.gathered[ready.at] = group->gather(*route.op, piece);
   return route.gathered[ready.at];
 }
 
-void ServerLink::fill_declare(OutFrame& out) {
-  Route& route = *to_declare_.front();
-  to_declare_.pop_front();
-  const TensorCodec* codec = route.tensor->codec.get();
-  const auto payload = encode_declaration(
-      {route.tensor->cut, route.tensor->name, codec ? to_fields(codec->declared) : CodecFields{}});
-  out.keep = thread_.pool().take(payload.size());
-  std::memcpy(out.keep.data(), payload.data(), payload.size());
-  out.payload = out.keep.data();
-  out.header.type = FrameType::declare;
-  out.header.dtype = static_cast<uint8_t>(route.tensor->dtype);
-  out.header.key = make_key(route.tensor->id, 0);
-  out.header.length = static_cast<uint32_t>(payload.size());
-}
-
 void ServerLink::fill_refuse(OutFrame& out, const Ready& ready, const std::string& why) {
-  const Route& route = *ready.route;
+  Route& route = *ready.route;
+  route.sent[ready.at] = true;  // it will be answered like a contribution
   out.keep = thread_.pool().take(why.size());
   std::memcpy(out.keep.data(), why.data(), why.size());
   out.payload = out.keep.data();
@@ -290,16 +291,34 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
 // ---- receiving
 // ---------------------------------------------------------------------------------------------
 
-std::pair<Route*, size_t> ServerLink::find(const Header& header) {
+ServerLink::Piece ServerLink::find(const Header& header) const {
   const auto it = routes_.find(tensor_of(header.key));
-  if (it == routes_.end()) return {nullptr, 0};
+  if (it == routes_.end()) return {};
   Route& route = *it->second;
-  if (!route.op || route.op->round != header.round) return {nullptr, 0};
+  if (!route.op || route.op->round != header.round) return {};
   const auto at = std::lower_bound(route.pieces.begin(), route.pieces.end(), piece_of(header.key));
-  if (at == route.pieces.end() || *at != piece_of(header.key)) return {nullptr, 0};
+  if (at == route.pieces.end() || *at != piece_of(header.key)) return {};
   const auto position = static_cast<size_t>(at - route.pieces.begin());
-  if (route.answered[position]) return {nullptr, 0};
+  if (route.answered[position]) return {};
   return {&route, position};
+}
+
+// Only what has been pushed can be answered. A server that answers earlier is wrong about the round: its
+// result is of something else, and what waits to be sent would outlive the operation.
+void ServerLink::check_pushed(const Header& header, const Piece& about) const {
+  const auto it = routes_.find(tensor_of(header.key));
+  if (it == routes_.end()) return;
+  const bool begun = static_cast<int32_t>(header.round - it->second->rounds) < 0;
+  if (begun && (!about.route || about.route->sent[about.position])) return;
+  throw WireError(std::string(name_of(header.type)) + ": " + it->second->tensor->name + " piece " +
+                  std::to_string(piece_of(header.key)) + " round " + std::to_string(header.round) +
+                  " is answered, and was not pushed yet");
+}
+
+// The root of a broadcast has the bytes already, and with it all ranks of its machine.
+bool ServerLink::keeps_own(const Operation& op) const {
+  const Client& client = thread_.client();
+  return (op.flags & kFlagBroadcast) && client.child_of(op.root) == client.child();
 }
 
 std::byte* ServerLink::begin(const Header& header) {
@@ -314,8 +333,11 @@ std::byte* ServerLink::begin(const Header& header) {
     overtook_ = false;
     touched_ = true;  // credit came back: more may be sent
   }
+  about_ = {};
+  if (header.type == FrameType::credit) return nullptr;
+  about_ = find(header);
+  if (header.type != FrameType::want) check_pushed(header, about_);
   switch (header.type) {
-    case FrameType::credit:
     case FrameType::resend:
     case FrameType::want:
       return nullptr;
@@ -323,38 +345,38 @@ std::byte* ServerLink::begin(const Header& header) {
     case FrameType::stall:
       small_.resize(header.length);
       return small_.data();
-    case FrameType::result: {
-      const auto [route, position] = find(header);
-      if (!route || header.length == 0) return nullptr;
-      if ((header.flags & kFlagByAddress) && !peer_)
-        throw WireError("RESULT: by address on a connection where that was not agreed");
-      const uint32_t piece = route->pieces[position];
-      if (header.codec != 0) return begin_coded(header, *route, piece);
-      if (header.flags & kFlagByAddress) return reinterpret_cast<std::byte*>(&offer_);
-      if (header.length != route->tensor->cut.length_of(piece)) {
-        throw WireError("RESULT: " + route->tensor->name + ": " + std::to_string(header.length) +
-                        " bytes, expected " + std::to_string(route->tensor->cut.length_of(piece)));
-      }
-      return route->op->landing() + route->tensor->cut.offset_of(piece);
-    }
+    case FrameType::result:
+      return about_.route ? begin_result(header) : nullptr;
     default:
       throw WireError(std::string(name_of(header.type)) + ": not a frame that a server sends");
   }
 }
 
+// Where the payload of a RESULT lands.
+std::byte* ServerLink::begin_result(const Header& header) {
+  const Route& route = *about_.route;
+  if (header.length == 0) {
+    if (!keeps_own(*route.op)) throw WireError("RESULT: " + route.tensor->name + ": empty");
+    return nullptr;
+  }
+  if ((header.flags & kFlagByAddress) && !peer_)
+    throw WireError("RESULT: by address on a connection where that was not agreed");
+  const uint32_t piece = route.pieces[about_.position];
+  if (header.codec != 0) return begin_coded(header, route, piece);
+  if (header.flags & kFlagByAddress) return reinterpret_cast<std::byte*>(&offer_);
+  if (header.length != route.tensor->cut.length_of(piece)) {
+    throw WireError("RESULT: " + route.tensor->name + ": " + std::to_string(header.length) +
+                    " bytes, expected " + std::to_string(route.tensor->cut.length_of(piece)));
+  }
+  return route.op->landing() + route.tensor->cut.offset_of(piece);
+}
+
 void ServerLink::end(const Header& header, bool landed) {
-  if (header.type == FrameType::credit) return;
-  const auto [route, position] = find(header);
+  const auto [route, position] = std::exchange(about_, {});
   if (!route) return;  // an answer to an operation that has been given up
   Operation& op = *route->op;
-  const std::string text(
-      reinterpret_cast<const char*>(small_.data()),
-      header.type == FrameType::error || header.type == FrameType::stall ? small_.size() : 0);
   switch (header.type) {
     case FrameType::result: {
-      const bool keeps_own =
-          (op.flags & kFlagBroadcast) && thread_.client().child_of(op.root) == thread_.client().child();
-      if (header.length == 0 && !keeps_own) throw WireError("RESULT: empty");
       const uint32_t piece = route->pieces[position];
       if (landed && header.codec != 0) return take_coded(header, *route, position);
       if (landed) {
@@ -372,13 +394,16 @@ void ServerLink::end(const Header& header, bool landed) {
       return push_next(*route, static_cast<uint32_t>(position), Why::again);
     case FrameType::want:
       if (route->sent[position] || route->tensor->is_coded(op)) return;
-      route->was_wanted = true;
       return push_next(*route, static_cast<uint32_t>(position), Why::wanted);
     case FrameType::stall:
-      thread_.client().stalled(op, text);
+      thread_.client().stalled(op, text());
       return;
     case FrameType::error: {
-      Failure failure = thread_.client().failure_of(header.detail, route->tensor->name + ": " + text);
+      const Client& client = thread_.client();
+      const bool memory = (header.detail & 0xFF) == static_cast<uint32_t>(ErrorKind::memory);
+      const std::string who =
+          memory ? client.settings().servers[server_] + ": " : "";  // the server's, not a rank's
+      Failure failure = client.failure_of(header.detail, route->tensor->name + ": " + who + text());
       if (route->tensor->group) {
         route->tensor->group->publish_failure(op, failure);
       } else {
@@ -392,9 +417,13 @@ void ServerLink::end(const Header& header, bool landed) {
   }
 }
 
+// Of an ERROR or STALL.
+std::string ServerLink::text() const {
+  return printable({reinterpret_cast<const char*>(small_.data()), small_.size()});
+}
+
 void ServerLink::push_next(Route& route, uint32_t position, Why why) {
-  ready_.push(INT32_MAX, {&route, position, position + 1, why});
-  touched_ = true;
+  enqueue(INT32_MAX, {&route, position, position + 1, why});
 }
 
 // The elements of a result lie in the operation's memory.
@@ -432,8 +461,15 @@ void ServerLink::answered(Route& route, size_t position) {
       return true;
     });
   }
+  piece_done(route);
+}
+
+// What has gone out of its order, or was asked for again, leaves a place in the order that the operation does
+// not need any more. The wire has sent what is answered, unless the server answers what it has not read.
+void ServerLink::piece_done(Route& route) {
   if (--route.left > 0) return;
-  if (route.was_wanted) take_out(route);  // the order may not have come to what has gone before its turn
+  take_out(route);
+  if (link_->sending()) let_go(route);
   thread_.release(route);
 }
 

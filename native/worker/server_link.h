@@ -1,9 +1,9 @@
 // A worker's end of the connection to one shard of one server: what is sent next, and where results land.
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "base/ready_queue.h"
 #include "transport/shm/lease.h"
@@ -24,7 +24,7 @@ class ServerLink final : public FrameSource,
                          public Budget::Link {
  public:
   ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t most_bytes,
-             Budget* budget, pid_t peer_pid);
+             Budget* budget, uint32_t turn, pid_t peer_pid);
 
   uint16_t server() const { return server_; }
   IoThread& thread() { return thread_; }
@@ -33,6 +33,9 @@ class ServerLink final : public FrameSource,
 
   // Thread of the link.
   void retry() { touched_ = true; }
+  // Once a second: whether the server can be reached, if something is wanted of it.
+  void want() { wanted_ = true; }
+  void watch(int64_t now) { link_->watch(std::exchange(wanted_, false), now); }
   void submit(Route& route);
   void abandon(Route& route);  // the operation's memory is about to go
   void forget(uint32_t tensor) { routes_.erase(tensor); }
@@ -59,7 +62,7 @@ class ServerLink final : public FrameSource,
   bool must_wait_for_others(const Ready& ready) const;
   bool may_overtake(const Ready& ready) const;
   void push_next(Route& route, uint32_t position, Why why);
-  void take_out(const Route& route);
+  void take_out(Route& route);
   bool has_room(uint64_t bytes);
   bool take_turn(const Ready& ready, uint32_t piece, uint32_t length, bool overtakes);
   // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
@@ -71,21 +74,34 @@ class ServerLink final : public FrameSource,
   uint32_t wire_bytes(const Route& route, uint32_t piece) const;
   void fill_coded(OutFrame& out, const Route& route, uint32_t piece);
   void take_coded(const Header& header, Route& route, size_t position);
+  std::byte* begin_result(const Header& header);
+  std::string text() const;
   std::byte* begin_coded(const Header& header, const Route& route, uint32_t piece);
   void refuse_result(const Route& route, uint32_t position, const std::string& why);
   std::string refusal(const Route& route) const;
   void landed(Route& route, uint32_t piece, uint32_t wire_bytes);
-  void fill_declare(OutFrame& out);
   void fill_refuse(OutFrame& out, const Ready& ready, const std::string& why);
   void fill_push(OutFrame& out, Ready& ready);
-  // The route and position that a frame from the server answers, or {nullptr, 0} if nobody waits for it.
-  std::pair<Route*, size_t> find(const Header& header);
+  // The piece of an operation under way that a frame from the server is about. None, if nobody waits for it
+  // any more.
+  struct Piece {
+    Route* route = nullptr;
+    size_t position = 0;
+  };
+  Piece find(const Header& header) const;
+  void check_pushed(const Header& header, const Piece& about) const;
+  bool keeps_own(const Operation& op) const;
+  void enqueue(int32_t priority, const Ready& ready);
+  void dequeue();
+  void let_go(const Route& route);
+  void piece_done(Route& route);
   void fetch(const Header& header, Route& route, std::byte* to, uint32_t bytes);
   void answered(Route& route, size_t position);
 
   IoThread& thread_;
   const uint16_t server_;
-  Window window_;  // of this link alone: what its credit allows
+  Window window_;        // of this link alone: what its credit allows
+  const uint32_t turn_;  // among links that are equally far with their pieces, of 2^32
   // The first piece of something more urgent than what was sent last goes though there is no room: the server
   // gives the credit of what it overtakes back when it comes (aggregator/open_bytes.h). One at a time: a
   // backward pass makes one tensor after the other, each more urgent than the last.
@@ -96,7 +112,6 @@ class ServerLink final : public FrameSource,
   Lease lease_;                     // of contributions pushed by address
   std::shared_ptr<TcpLink> link_;
   std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
-  std::deque<Route*> to_declare_;
   ReadyQueue<Ready> ready_;
   // Of these two pieces are under way and none is answered: what follows them waits until one is. A more
   // urgent tensor interrupts ranks at different moments. If each had sent as much as its window allows by
@@ -105,11 +120,13 @@ class ServerLink final : public FrameSource,
   // waits for ever: the first two of a tensor wait for no answer, whatever else the server has asked for, so
   // all ranks send them.
   std::vector<ReadyQueue<Ready>::Entry> unanswered_;
+  Piece about_;                   // what the frame that is coming in is about
   std::vector<std::byte> small_;  // payload of an ERROR or STALL
   Offer offer_;                   // payload of a RESULT by address
   bool waiting_ = false;          // for its turn in the budget
   uint64_t asked_at_bytes_ = 0;   // what had been sent when credit was last asked for
   bool touched_ = false;
+  bool wanted_ = false;
 };
 
 }  // namespace byteps

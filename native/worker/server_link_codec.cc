@@ -61,10 +61,14 @@ void ServerLink::work_on(const CodecJob& job) {
       decode(*job.route, job.position, job.bytes);
     } else if (LocalGroup* group = job.route->tensor->group;
                !group || group->disagreement(*job.route->op).empty()) {
-      outcome.done = encode(*job.route, job.position);
+      if (!encode(*job.route, job.position)) outcome.end = CodecOutcome::End::operation_failed;
     }
   } catch (const std::exception& error) {
-    outcome.error = error.what();
+    outcome.end = CodecOutcome::End::codec_failed;
+    try {
+      outcome.error = error.what();
+    } catch (const std::bad_alloc&) {  // that it failed is said all the same
+    }
   }
   thread_.coded(std::move(outcome));
 }
@@ -72,17 +76,16 @@ void ServerLink::work_on(const CodecJob& job) {
 void ServerLink::coded(const CodecOutcome& coded) {
   Route& route = *coded.job.route;
   const uint32_t at = coded.job.position;
+  const bool failed = coded.end == CodecOutcome::End::codec_failed;
   if (coded.job.kind == CodecJob::Kind::encode) {
-    if (!coded.done) return;  // the operation has failed, and takes the route back in a moment
-    if (!coded.error.empty()) route.refusal = route.tensor->name + ": " + coded.error;
+    if (coded.end == CodecOutcome::End::operation_failed) return;  // it takes the route back in a moment
+    if (failed) route.refusal = route.tensor->name + ": " + coded.error;
     route.encoded[at] = true;
-    ready_.push(window_.limited() ? route.op->priority : 0, {&route, at, at + 1});
-    touched_ = true;
-    return;
+    return enqueue(window_.limited() ? route.op->priority : 0, {&route, at, at + 1});
   }
-  if (!coded.error.empty()) return refuse_result(route, at, coded.error);
+  if (failed) return refuse_result(route, at, coded.error);
   landed(route, route.pieces[at], coded.job.bytes);
-  if (--route.left == 0) thread_.release(route);
+  piece_done(route);
 }
 
 void ServerLink::refuse_result(const Route& route, uint32_t position, const std::string& why) {
@@ -136,9 +139,8 @@ void ServerLink::take_coded(const Header& header, Route& route, size_t position)
     landed(route, route.pieces[position], bytes);
     return answered(route, position);
   }
+  thread_.post_job(route.op->priority, {CodecJob::Kind::decode, &route, at, bytes});
   route.answered[position] = true;
-  ++route.jobs;
-  pool.post(route.op->priority, {CodecJob::Kind::decode, &route, at, bytes});
 }
 
 }  // namespace byteps

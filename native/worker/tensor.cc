@@ -20,16 +20,20 @@ void Tensor::submit(std::shared_ptr<Operation> op) {
 }
 
 void Tensor::start(const std::shared_ptr<Operation>& op) {
-  Failure failure = client_.failure();
-  if (failure.kind.empty()) {
-    std::lock_guard lock(mutex_);
-    failure = poison_;
+  try {
+    Failure failure = client_.failure();
     if (failure.kind.empty()) {
-      op->round = next_round_++;
-      if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
+      std::lock_guard lock(mutex_);
+      failure = poison_;
+      if (failure.kind.empty()) {
+        op->round = next_round_++;
+        if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
+      }
     }
+    if (!failure.kind.empty()) op->fail(std::move(failure));
+  } catch (const std::bad_alloc&) {  // not even for the words of an earlier failure
+    op->fail({"memory", {}, {}, -1, {}});
   }
-  if (!failure.kind.empty()) op->fail(std::move(failure));
   if ((routes.empty() && !group) || op->failing()) {
     op->finish();
     finished(*op);
@@ -37,6 +41,16 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
   }
   if (group) return group->contribute(op);
   post_routes(op);
+}
+
+// Never fails itself: without memory for the words the operation fails without them, and where others cannot
+// be told, they see that it is failing when they come to it.
+void Tensor::lack_memory(const std::shared_ptr<Operation>& op, const char* why) noexcept {
+  try {
+    client_.give_up(*op, client_.lack(name, why));
+  } catch (const std::bad_alloc&) {
+    op->fail({"memory", {}, {}, -1, {}});
+  }
 }
 
 bool Tensor::is_coded(const Operation& op) const { return codec && !(op.flags & kFlagBroadcast); }
@@ -53,7 +67,18 @@ void Tensor::set_steps(uint32_t steps) {
 
 void Tensor::post_routes(const std::shared_ptr<Operation>& op) {
   op->expect_routes(static_cast<uint32_t>(routes.size()));
-  for (auto& route : routes) client_.post(*route, op);
+  for (size_t i = 0; i < routes.size(); ++i) {
+    try {
+      client_.post(*routes[i], op);
+    } catch (const std::bad_alloc& lack) {  // those that are posted come back, the others never go
+      lack_memory(op, lack.what());
+      bool last = false;
+      for (; i < routes.size(); ++i) last = op->release_route();
+      if (!last) return;
+      op->finish();
+      finished(*op);
+    }
+  }
 }
 
 void Tensor::finished(Operation& op) {

@@ -26,7 +26,6 @@ struct Route {
   ServerLink* link = nullptr;
   Tensor* tensor = nullptr;
   std::vector<uint32_t> pieces;      // ascending
-  bool declared = false;             // DECLARE has been queued on the link
   bool by_address = false;           // the server may read the memory of the operation under way
   std::shared_ptr<Operation> op;     // the operation under way
   std::vector<bool> answered;        // by position in `pieces`
@@ -40,7 +39,8 @@ struct Route {
   std::vector<bool> sent;            // by position: given to the wire
   uint32_t sent_pieces = 0;          // how many of them, and their bytes
   uint64_t sent_bytes = 0;
-  bool was_wanted = false;  // pieces of it have gone out of their order
+  uint32_t queued = 0;      // entries of the link's queues that point here
+  uint32_t rounds = 0;      // that have begun: of a later one nothing can be answered
   size_t active_index = 0;  // place in the thread's list of active routes
 
   // What the ranks of this machine have summed lies in the destination.
@@ -82,6 +82,8 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   std::shared_ptr<Operation> front();
   // This rank's pieces begin their way to the servers.
   void post_routes(const std::shared_ptr<Operation>& op);
+  // This rank cannot go on with it: it fails, and so do all that follow it.
+  void lack_memory(const std::shared_ptr<Operation>& op, const char* why) noexcept;
   // Memory of this tensor's size in the arena, made when it is first needed.
   std::byte* staging(const std::shared_ptr<Arena>& arena);
 

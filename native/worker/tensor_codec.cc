@@ -1,5 +1,6 @@
 #include "worker/tensor_codec.h"
 
+#include "base/memory.h"
 #include "reduce/sum.h"
 
 namespace byteps {
@@ -10,8 +11,11 @@ TensorCodec::TensorCodec(const compress::DeclaredCodec& declared, std::string_vi
   for (const uint32_t partition : partitions) {
     auto made = std::make_unique<PartitionCodec>();
     made->elements = cut.length_of(partition) / size_of(dtype);
+    const size_t plain_bytes = made->elements * sizeof(float);
+    MemoryGate::shared().ask(plain_bytes);  // a codec needs no more for itself
     const uint64_t key = stream_key(name, partition, declared.spec, sender);
     made->codec = make_codec(declared.spec, made->elements, declared.seed, key);
+    MemoryGate::shared().ask((declared.spec.feedback ? plain_bytes : 0) + 2 * made->codec->max_bytes());
     if (declared.spec.feedback) made->error.resize(made->elements);
     made->payload.resize(made->codec->max_bytes());
     made->landing.resize(made->codec->max_bytes());
@@ -27,7 +31,10 @@ TensorCodec::Begun TensorCodec::begin(uint32_t round, float lr) {
 
 float* TensorCodec::scratch(size_t elements) {
   thread_local std::vector<float> memory;  // grows to the largest partition, and stays
-  if (memory.size() < elements) memory.resize(elements);
+  if (memory.size() < elements) {
+    MemoryGate::shared().ask(elements * sizeof(float));
+    memory.resize(elements);
+  }
   return memory.data();
 }
 

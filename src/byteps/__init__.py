@@ -27,6 +27,7 @@ from byteps.errors import (
     JoinTimeoutError,
     NotInitializedError,
     OperationTimeoutError,
+    OutOfMemoryError,
     PeerLostError,
     ProtocolError,
     UnsupportedTensorError,
@@ -48,6 +49,7 @@ __all__ = [
     "JoinTimeoutError",
     "NotInitializedError",
     "OperationTimeoutError",
+    "OutOfMemoryError",
     "PeerLostError",
     "ProtocolError",
     "UnsupportedTensorError",
@@ -110,12 +112,18 @@ def init() -> None:
 
 
 def shutdown() -> None:
-    """Leave the job. Operations in flight fail; a second call does nothing; ``init()`` joins again."""
+    """Leave the job. Operations in flight fail; a second call does nothing; ``init()`` joins again.
+
+    Scheduler and servers stay for that until the processes of all workers have ended.
+    """
     _current.shutdown()
 
 
 def suspend() -> None:
-    """Leave the job for a while, on every rank; servers and scheduler stay. Continue with ``resume()``."""
+    """Leave the job for a while, on every rank, and keep what codecs have accumulated for the next one.
+
+    Continue with ``resume()``, perhaps as a job of another size.
+    """
     _current.suspend()
 
 

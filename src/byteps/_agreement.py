@@ -15,6 +15,7 @@ import numpy as np
 from byteps import _arrays, dtypes
 from byteps._arrays import Array
 from byteps.errors import DeclarationError
+from byteps.observe.text import clean
 from byteps.worker.handle import Handle
 from byteps.worker.session import Session
 
@@ -77,7 +78,7 @@ class Agreement:
         while self._lines[same : same + 1] == theirs[same : same + 1]:
             same += 1
         here = self._lines[same] if same < len(self._lines) else "nothing"
-        there = theirs[same] if same < len(theirs) else "nothing"
+        there = clean(theirs[same]) if same < len(theirs) else "nothing"
         return (
             f"{self._verb}: the ranks exchange different {self._label}: number {same + 1} of "
             f"{len(self._lines)} is {here} on rank {rank}, and {there} (of {len(theirs)}) on rank {other}; "

@@ -12,7 +12,6 @@ FRAME_WELCOME: int
 FRAME_REJECT: int
 FRAME_CONTROL: int
 FRAME_BEAT: int
-FRAME_DECLARE: int
 FRAME_PUSH: int
 FRAME_RESULT: int
 FRAME_CREDIT: int
@@ -25,7 +24,7 @@ FRAME_REFUSE: int
 class WireError(Exception): ...
 
 class OpError(Exception):
-    """args: (kind, message, role, rank, host); kind: lost, timeout, conflict, protocol or closed."""
+    """args: (kind, message, role, rank, host); kind: lost, timeout, conflict, protocol, memory, closed."""
 
     args: tuple[str, str, str, int, str]
 
@@ -157,10 +156,14 @@ class Liveness:
     def __init__(self, job: int, interval_s: float, timeout_s: float) -> None: ...
     def fileno(self) -> int: ...
     def add(self, fd: int, peer: int) -> None:
-        """Takes the fd. One event per peer at most."""
+        """Takes the fd, one of the peer's lines."""
     def remove(self, peer: int) -> None: ...
+    def listen_for(self, peer: int) -> None:
+        """Its next beat becomes an event "heard"."""
     def events(self) -> list[tuple[str, int, str]]:
-        """(kind, peer, reason); kind: "closed", "silent" or "protocol"."""
+        """(kind, peer, reason); one of "closed", "silent" (reason: for how many seconds) or "protocol" at
+        most, for each peer.
+        """
     def close(self) -> None: ...
 
 class Aggregator:
@@ -186,11 +189,26 @@ class Aggregator:
         """Names of children and ranks; child_of[rank] is the child that a rank contributes for."""
     def attach(self, shard: int, rank: int, fd: int, checksum: bool, peer_pid: int = 0) -> None:
         """Takes the fd of an authenticated connection; peer_pid not 0: payloads may go by address."""
+    def declare(
+        self,
+        tensor_id: int,
+        name: str,
+        dtype: int,
+        nbytes: int,
+        partition_bytes: int,
+        piece_bytes: int,
+        shards: list[tuple[int, list[int]]],
+        codec: CodecParams | None = None,
+    ) -> None:
+        """From now on it may be pushed. ``shards``: runs of them, one for each partition; -1: elsewhere.
+
+        ValueError says what is wrong with it, MemoryError that this process has no room for it.
+        """
     def depart(self, rank: int) -> None: ...
     def retire(self, tensor_ids: list[int]) -> None: ...
     def fileno(self) -> int: ...
     def events(self) -> list[tuple[str, int, str]]:
-        """("log", level, text), ("lost", rank, reason) or ("violation", rank, reason)."""
+        """("log", level, text), or (kind, rank, reason): "lost", "violation", "exhausted"."""
     def counters(self) -> dict[str, int]: ...
     def close(self) -> None: ...
 
@@ -245,6 +263,7 @@ class Client:
         ranks: int = 1,
         codec_threads: int = 0,
         piece_bytes: int = ...,
+        tolerated_silence_s: float = 0.0,
     ) -> None: ...
     def connect(
         self, server: int, shard: int, fd: int, checksum: bool, nearby: bool, peer_pid: int = 0

@@ -5,8 +5,8 @@ collects what deserves a warning in ``Config.warnings``; ``byteps.observe.loggin
 ``Config.check()`` looks for contradictions between variables, apart from loading: a job of one needs few.
 
     >>> config = load({"DMLC_NUM_WORKER": "2"})
-    >>> config.distributed, config.partition_bytes
-    (True, 4096000)
+    >>> config.distributed, config.scheduling_credit
+    (True, 4)
 
 The table itself, one line per variable, is in ``config_table.py``. An empty value counts as unset.
 """

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from byteps import endpoint
+
 T = TypeVar("T")
 
 MAX_PORT = 65535
@@ -99,7 +101,9 @@ def matching(pattern: str, valid: str) -> Parser[str]:
     return Parser(parse, valid)
 
 
-# Host names, addresses and file names: no white space and no control characters; the system judges the rest.
+host = Parser(endpoint.host, endpoint.HOST)
+
+# Names of interfaces and files: no white space and no control characters; the system judges the rest.
 word = matching(r"[^\s\x00-\x1f\x7f]+", "a word without white space")
 path = matching(r"[^\x00-\x1f\x7f]+", "a path without control characters")
 name = matching(r"[^\x00-\x1f\x7f]+", "a key or a tensor name without control characters")

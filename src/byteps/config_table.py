@@ -30,7 +30,7 @@ class StartUp:
     num_server: int = row("DMLC_NUM_SERVER", p.integer(0), 0,
         "server processes in the job; without effect in a job on one machine, unless "
         "BYTEPS_FORCE_DISTRIBUTED=1")
-    root_uri: str = row("DMLC_PS_ROOT_URI", p.word, "",
+    root_uri: str = row("DMLC_PS_ROOT_URI", p.host, "",
         "the scheduler's address (host name or IP)", default_text="required if distributed")
     root_port: int = row("DMLC_PS_ROOT_PORT", p.port, 0,
         "the scheduler's port", default_text="required if distributed")
@@ -40,7 +40,7 @@ class StartUp:
     interface: str = row("DMLC_INTERFACE", p.word, "",
         "own network interface; its address is told to the others",
         default_text="route to the scheduler")
-    node_host: str = row("DMLC_NODE_HOST", p.word, "",
+    node_host: str = row("DMLC_NODE_HOST", p.host, "",
         "own address as the others reach it; goes before DMLC_INTERFACE",
         default_text="route to the scheduler")
     port: range = row("DMLC_PORT", p.port_range, range(1),
@@ -77,8 +77,10 @@ class StartUp:
 class DataPath:
     """How bytes are cut, ordered, summed and placed."""
 
-    partition_bytes: int = row("BYTEPS_PARTITION_BYTES", p.integer(8, 1 << 30), 4096000,
-        "partition size; a larger tensor is cut into pieces of this size")
+    partition_bytes: int = row("BYTEPS_PARTITION_BYTES", p.integer(8, 1 << 30), 0,
+        "partition size; a larger tensor is cut into partitions of this size, each on one server. Unset: "
+        "so that every server gets its share of every tensor, 64 KiB to 4 MB; if compressed, 4096000",
+        default_text="chosen for each tensor")
     scheduling_credit: int = row("BYTEPS_SCHEDULING_CREDIT", p.integer(0, 1 << 20), 4,
         "partitions in flight per server connection; 0 = unlimited, first come first served")
     min_compress_bytes: int = row("BYTEPS_MIN_COMPRESS_BYTES", p.integer(0), 65536,
@@ -110,8 +112,8 @@ class DataPath:
     built_in_hash_coef: int = row("BYTEPS_BUILT_IN_HASH_COEF", p.integer(1), 1,
         "multiplier of the hash that built_in uses")
     enable_mixed_mode: bool = row("BYTEPS_ENABLE_MIXED_MODE", p.switch, False,
-        "mixed mode (some servers beside workers, some alone) also where the host names do not show it; "
-        "without it mixed mode is chosen from the names")
+        "mixed mode (some servers beside workers, some alone) also where machines cannot be told apart; "
+        "without it mixed mode is chosen from which members are on one machine")
     mixed_mode_bound: int = row("BYTEPS_MIXED_MODE_BOUND", p.integer(1), 101,
         "how finely hashes other than balanced tell the shares of mixed mode apart")
     socket_path: str = row("BYTEPS_SOCKET_PATH", p.path, "",
@@ -176,9 +178,10 @@ class Observation:
     telemetry_on: bool = row("BYTEPS_TELEMETRY_ON", p.switch, True,
         "measure what get_pushpull_speed() reports")
     heartbeat_interval_s: float = row("PS_HEARTBEAT_INTERVAL", p.seconds, 1.0,
-        "seconds between signs of life")
+        "seconds between signs of life; all processes alike")
     heartbeat_timeout_s: float = row("PS_HEARTBEAT_TIMEOUT", p.seconds, 10.0,
-        "seconds of silence after which a peer counts as lost")
+        "seconds without a sign of life, and one interval more, after which a member counts as lost; what is "
+        "shorter is harmless (docs/troubleshooting.md says by how much); all processes alike")
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -190,7 +193,9 @@ class Internal:
     starter_fd: int | None = row("BYTEPS_STARTER_FD", p.optional(p.integer(3)), None,
         "socket between a scheduler or server and the rank that started it", status=PRIVATE)
     blame: str = row("BYTEPS_BLAME", p.word, "",
-        "pipe on which a process tells the launcher that it fails because another one did", status=PRIVATE)
+        "pipe on which a process tells the launcher what it knows of failures", status=PRIVATE)
+    launch_id: str = row("BYTEPS_LAUNCH_ID", p.word, "",
+        "the same in all processes that one launch has started, and in no others", status=PRIVATE)
     unbound_cpus: tuple[int, ...] = row("BYTEPS_UNBOUND_CPUS", p.cores, (),
         "processors of the machine before the launcher bound a rank; a scheduler or server that a rank "
         "starts uses them", status=PRIVATE)

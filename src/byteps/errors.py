@@ -8,7 +8,8 @@
     │   └── JoinTimeoutError         not everybody came in time; names who is missing
     ├── DeclarationError             ranks disagree on a tensor; names it, the ranks and both declarations
     ├── UnsupportedTensorError (TypeError)   a dtype, device or layout that cannot be sent
-    ├── PeerLostError                a member died, went silent or left; has .role, .rank and .host
+    ├── PeerLostError                a member died, went silent or left; has .role, .rank, .host and .reason
+    ├── OutOfMemoryError (MemoryError)   a process of the job has no memory for a tensor; names both
     ├── OperationTimeoutError (TimeoutError) one operation waited longer than BYTEPS_OP_TIMEOUT_S
     └── ProtocolError                a peer sent something that makes no sense
 
@@ -28,6 +29,7 @@ __all__ = [
     "JoinTimeoutError",
     "NotInitializedError",
     "OperationTimeoutError",
+    "OutOfMemoryError",
     "PeerLostError",
     "ProtocolError",
     "UnsupportedTensorError",
@@ -76,11 +78,22 @@ class PeerLostError(BytePSError):
     After it, this process is no longer part of the job: every later operation raises it again.
     """
 
-    def __init__(self, message: str, role: str = "", rank: int = -1, host: str = "") -> None:
+    def __init__(
+        self, message: str, role: str = "", rank: int = -1, host: str = "", *, pid: int = 0, reason: str = ""
+    ) -> None:
         super().__init__(message)
         self.role = role
         self.rank = rank
         self.host = host
+        self.pid = pid  # 0: unknown
+        self.reason = reason  # why it is gone; empty: the message says all that is known
+
+
+class OutOfMemoryError(BytePSError, MemoryError):
+    """A server or this process has no memory for what an operation needs; the message has both numbers.
+
+    After it, operations on that tensor may fail again; others go on.
+    """
 
 
 class OperationTimeoutError(BytePSError, TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,65 @@ def test_the_others_learn_who_was_lost(
         seen = {(worker.result["role"], worker.result["rank"], worker.result["host"]) for worker in others}
         assert seen == {("worker", victim, HOST)}, job.describe()
     assert set(SHM.iterdir()) == before
+
+
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+def test_a_service_that_dies_is_not_taken_for_a_rank(role: str) -> None:
+    """What one rank of a machine learns of it, the others may learn from that rank."""
+    with cluster(
+        push_until_somebody_is_lost, workers=2, nproc=2, servers=1, args=(1000, True), env=DEAF_HEARTBEAT
+    ) as job:
+        for worker in job.workers:
+            worker.wait_report()
+        victim = job.servers[0] if role == "server" else job.scheduler
+        assert victim is not None
+        victim.signal(signal.SIGKILL)
+        for worker in job.workers:
+            worker.wait(30)
+        assert {(worker.result["role"], worker.result["rank"]) for worker in job.workers} == {(role, 0)}
+
+
+@pytest.mark.parametrize("elements", [1000, 4_000_000], ids=["small tensor", "many parts"])
+@pytest.mark.parametrize(
+    ("topology", "victim"),
+    [({"workers": 2, "servers": 1}, 1), ({"nproc": 2}, 0), ({"nproc": 2}, 1)],
+    ids=["a machine", "rank 0", "rank 1"],
+)
+def test_who_was_declared_lost_and_wakes_up_says_so(
+    topology: dict[str, Any], victim: int, elements: int
+) -> None:
+    """Scheduler and servers may have ended long before: that is not what it has lost."""
+    with cluster(push_until_somebody_is_lost, **topology, args=(elements,), env=FAST_HEARTBEAT) as job:
+        for worker in job.workers:
+            worker.wait_report()
+        stopped = job.workers[victim]
+        stopped.signal(signal.SIGSTOP)
+        for process in job.processes:
+            if process is not stopped:
+                process.wait(30)
+        stopped.signal(signal.SIGCONT)
+        stopped.wait(30)
+        assert stopped.exit_code == 0, job.describe()  # it got a PeerLostError, as its peers did
+        assert (stopped.result["role"], stopped.result["rank"]) == ("worker", victim)
+        own = rf"this process, worker {victim} \(host .*, pid {stopped.pid}\), was declared lost by the "
+        verdict = rf"{own}scheduler at \d\d:\d\d:\d\d: no heartbeat"
+        assert re.match(verdict, stopped.result["text"]), job.describe()
+        assert "scheduler (host" not in stopped.output, job.describe()
+
+
+def test_a_server_that_was_declared_lost_and_wakes_up_says_so() -> None:
+    with cluster(push_until_somebody_is_lost, workers=2, servers=1, args=(1000,), env=FAST_HEARTBEAT) as job:
+        for worker in job.workers:
+            worker.wait_report()
+        server = job.servers[0]
+        server.signal(signal.SIGSTOP)
+        for process in job.processes:
+            if process is not server:
+                process.wait(30)
+        server.signal(signal.SIGCONT)
+        assert server.wait(30) == 1
+        own = rf"this process, server 0 \(host .*, pid {server.pid}\), was declared lost by the scheduler at "
+        assert re.search(own, server.output) and "scheduler was lost" not in server.output, job.describe()
 
 
 @pytest.mark.parametrize("nproc", [2, 3])

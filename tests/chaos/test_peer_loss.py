@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +81,38 @@ def test_everybody_learns_who_was_lost(role: str, how: signal.Signals, elements:
             else:
                 assert process.exit_code not in (0, None), job.describe()
                 assert f"{role}" in process.output and "lost" in process.output, job.describe()
+
+
+def push_until(stop: str) -> int:
+    import numpy as np
+
+    import byteps as bps
+
+    bps.init()
+    for step in range(1_000_000):
+        expected = bps.size() * (step % 7)
+        total = bps.push_pull(np.full(1000, step % 7, np.float32), average=False, name="gradient")
+        assert (total == expected).all(), step
+        stopping = np.array([Path(stop).exists()], np.float32)
+        if bps.push_pull(stopping, average=False, name="stop")[0]:
+            return step
+        if step == 3:
+            report("running")
+    raise AssertionError("nobody said stop")
+
+
+def test_a_process_that_stands_still_for_less_than_the_time_out_ends_no_job(tmp_path: Path) -> None:
+    # Its own silence is short enough, and when it goes on, what it has not read is not the others' silence.
+    stop = tmp_path / "stop"
+    with cluster(push_until, workers=2, servers=1, args=(str(stop),), env=FAST_HEARTBEAT) as job:
+        for worker in job.workers:
+            worker.wait_report()
+        for role in ("scheduler", "server", "worker"):
+            victim_of(job, role).signal(signal.SIGSTOP)
+            time.sleep(1.6)  # of 2 s
+            victim_of(job, role).signal(signal.SIGCONT)
+        stop.touch()
+        assert len(set(job.wait())) == 1
 
 
 def leave_early(rank_that_leaves: int) -> dict[str, Any] | None:

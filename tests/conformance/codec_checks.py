@@ -10,7 +10,7 @@ from suite import Context, check
 
 import byteps.compress
 from byteps.compress import CodecSpec, parse
-from byteps.scheduler.placement import aligned
+from byteps.partition import USUAL_BYTES, aligned
 from byteps.worker import current
 
 HAS_CODECS = importlib.util.find_spec("byteps.worker.codecs") is not None
@@ -37,7 +37,7 @@ def every_codec(c: Context) -> None:
     from byteps.compress.reference.pipeline import Pipeline
 
     machines = _machines(c)
-    partition = aligned(current.required("test").config.partition_bytes) // 4
+    partition = aligned(current.required("test").config.partition_bytes or USUAL_BYTES) // 4
     for number, codec in enumerate(CODECS):
         params = {**codec, "seed": SEED}
         name = c.name(number)

@@ -36,8 +36,8 @@ from byteps.config import load
 from byteps.errors import NotInitializedError
 from byteps.worker.control import ControlClient
 
-def lost(role, rank, host, reason):
-    print("lost", role, rank, reason, flush=True)
+def lost(error):
+    print("lost", error.role, error.rank, error.reason, flush=True)
 
 client = ControlClient(load(), on_lost=lost, on_conflict=print, on_departed=lambda rank: None)
 view = client.join()
@@ -122,7 +122,7 @@ class Worker:
         self.departures: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.client = ControlClient(
             config,
-            on_lost=lambda *words: self.losses.put(words),
+            on_lost=lambda error: self.losses.put((error.role, error.rank, error.host, error.reason)),
             on_conflict=lambda *words: self.conflicts.put(words),
             on_departed=self.departures.put,
         )
@@ -139,7 +139,7 @@ class RawMember:
     def __init__(self, config: Config, role: str = "worker", **server: int) -> None:
         self._thread = LoopThread("raw-member")
         self._link = self._thread.call(self._connect(config, role), LIMIT_S)
-        self.send(registration(config, role, address="127.0.0.1", **server))
+        self.send(registration(config, role, "127.0.0.1", **server))
 
     async def _connect(self, config: Config, role: str) -> Link:
         while True:

@@ -122,9 +122,9 @@ def test_signals_reach_only_whom_they_are_for() -> None:
 
 @pytest.mark.parametrize("how", ["end of file", "nonsense", "SIGTERM", "silence"])
 def test_the_end_of_the_launcher_is_the_end_of_everything(how: str) -> None:
-    patient = "import byteps.launcher.agent as agent; agent.SILENCE_S = 1.0; raise SystemExit(agent.main())"
-    with Agent((sys.executable, "-c", patient) if how == "silence" else AGENT) as agent:
-        agent.say(Open("/", -1), Start({0: shell(f"trap '' TERM HUP INT; {FAMILY}")}, {}))
+    with Agent() as agent:
+        silence_s = 1.0 if how == "silence" else 30.0
+        agent.say(Open("/", -1), Start({0: shell(f"trap '' TERM HUP INT; {FAMILY}")}, {}, silence_s))
         pids = [agent.until("daemon "), agent.until("ready ")]
         if how == "end of file":
             agent.hang_up()
@@ -207,3 +207,42 @@ def test_something_else_than_an_agent_answers(tmp_path: Path, script: str) -> No
     assert job.process.returncode != 0 and "failed after" in job.said
     assert "node1: " in job.said or "node2: " in job.said
     assert "Traceback" not in job.said
+
+
+OURS = Hello(__version__, "node1", 1, 2)
+DEEP = b"\x82\xa4type\xa5hello\xa1x" + b"\x91" * 5_000 + b"\xc0"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (encode(OURS) + encode(Output(99, True, b"x")), "spoke of process 99"),
+        (encode(OURS) + encode(Ended(7, 0)), "spoke of process 7"),
+        (encode(OURS) + encode(OURS), "greeted twice"),
+        (len(DEEP).to_bytes(4, "big") + DEEP, "does not decode"),
+        (b"\0\0\0\x14\x82\xa4type\xa7refused\xa4text\xa1\xff", "does not decode"),
+    ],
+    ids=["output", "end", "two greetings", "nested", "no text"],
+)
+def test_an_agent_that_makes_no_sense_is_lost_by_name(tmp_path: Path, said: bytes, words: str) -> None:
+    (tmp_path / "said").write_bytes(frames.MARK + said)
+    ssh = fake_ssh(tmp_path, f"cat {tmp_path}/said; read x")
+    job = run(bpslaunch("--ssh", ssh, "-H", "node1,node2", "true"))
+    assert job.process.returncode not in (0, 2)
+    assert words in job.said and "Traceback" not in job.said, job.said
+    assert "node1: " in job.said or "node2: " in job.said
+
+
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b31m"
+
+
+@pytest.mark.parametrize("way", ["refusal", "login script", "ssh"])
+def test_nothing_that_another_host_says_moves_the_cursor(tmp_path: Path, way: str) -> None:
+    """What ranks write is theirs to decide; what agents and ssh say is text."""
+    refusal = b"\x82\xa4type\xa7refused\xa4text" + bytes([0xA0 + len(ESCAPES.encode())]) + ESCAPES.encode()
+    refused = frames.MARK + len(refusal).to_bytes(4, "big") + refusal
+    (tmp_path / "said").write_bytes(refused if way == "refusal" else ESCAPES.encode())
+    ssh = fake_ssh(tmp_path, f"cat {tmp_path}/said {'>&2' if way == 'ssh' else ''}; exit 3")
+    job = run(bpslaunch("--ssh", ssh, "-H", "node1,node2", "true"))
+    assert r"\x1b[2J" in job.said and "owned" in job.said
+    assert not any(code in job.said for code in ("\x1b", "\x07", "\x9b"))

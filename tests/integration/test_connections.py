@@ -14,7 +14,7 @@ from byteps.control.channel import MAX_WAITING, Channel
 from byteps.control.connection import Acceptor, Credentials, open_socket
 from byteps.control.handshake import AcceptorHandshake, ClientHandshake
 from byteps.control.hello import Hello, job_number
-from byteps.control.messages import Barrier, Leave, Message, Shutdown, Waiting, encode
+from byteps.control.messages import Barrier, Leave, Message, Retire, Shutdown, Waiting, encode
 from byteps.errors import ConfigError, HandshakeError, ProtocolError
 
 LIMIT_S = 30.0
@@ -224,3 +224,108 @@ def test_nonsense_ends_a_channel_after_what_made_sense(data: bytes, words: str) 
     given = channel_after(control_frame(Waiting("good")) + data)
     assert given[0] == Waiting("good") and len(given) == 2
     assert words in str(given[1])
+
+
+# What a peer can make us hold
+
+
+async def connected(**bounds: int) -> tuple[Channel, socket.socket]:
+    """A channel, and the bare socket of a peer that may do anything; its buffers are small."""
+    with address.listen("127.0.0.1", range(1), "X") as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        peer = socket.socket()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        peer.connect(listener.getsockname())
+        sock, _ = listener.accept()
+    for each in (sock, peer):
+        each.setblocking(False)
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+    return await Channel.over(sock, JOB, "the peer", **bounds), peer
+
+
+async def press(peer: socket.socket, data: bytes, most: int) -> int:
+    """Send ``data`` again and again until the other end takes no more; how many bytes it took."""
+    loop, sent = asyncio.get_running_loop(), 0
+    while sent < most:
+        try:
+            await asyncio.wait_for(loop.sock_sendall(peer, data), 1.0)
+            sent += len(data)
+        except asyncio.TimeoutError:
+            break
+    return sent
+
+
+@pytest.mark.parametrize("numbers", [1, 100_000])
+def test_a_peer_that_nobody_listens_to_cannot_make_us_hold_much(numbers: int) -> None:
+    async def scenario() -> tuple[int, int]:
+        channel, peer = await connected()
+        took = await press(peer, control_frame(Retire([1 << 31] * numbers)), 64 << 20)
+        held = sum(bytes_ for _, bytes_ in channel._arrived) + len(channel._buffer)
+        channel.close()
+        peer.close()
+        return took, held
+
+    took, held = asyncio.run(scenario())
+    assert held < 2 << 20 and took < 8 << 20
+
+
+def test_a_long_message_is_refused_by_its_header_before_its_sender_is_known() -> None:
+    async def scenario() -> tuple[str, int]:
+        channel, peer = await connected(max_bytes=1_000)
+        frame = control_frame(Waiting("x" * 2_000))
+        await asyncio.get_running_loop().sock_sendall(peer, frame[: _core.HEADER_BYTES])
+        with pytest.raises(ProtocolError) as raised:
+            await asyncio.wait_for(channel.receive(), LIMIT_S)
+        peer.close()
+        return str(raised.value), len(channel._buffer)
+
+    words, held = asyncio.run(scenario())
+    assert "at most 1000 are allowed now" in words and held <= _core.HEADER_BYTES
+
+
+def test_a_peer_that_does_not_read_gets_no_room_and_then_is_cut_off() -> None:
+    async def scenario() -> tuple[bool, str]:
+        channel, peer = await connected()
+        await asyncio.wait_for(channel.room(), LIMIT_S)  # at first there is
+        for _ in range(1_000):
+            channel.send(Waiting("x" * 4_000))
+        full = False
+        try:
+            await asyncio.wait_for(channel.room(), 0.2)
+        except asyncio.TimeoutError:
+            full = True
+        for _ in range(12_000):
+            channel.send(Waiting("x" * 4_000))
+        with pytest.raises(ConnectionError) as raised:
+            await asyncio.wait_for(channel.receive(), LIMIT_S)
+        await asyncio.wait_for(channel.room(), LIMIT_S)  # nobody waits for one that has gone
+        peer.close()
+        return full, str(raised.value)
+
+    assert asyncio.run(scenario()) == (True, "it does not read its messages")
+
+
+def test_messages_that_wait_do_not_keep_another_peer_waiting() -> None:
+    """What a scheduler does: a task for every peer, each handling one message after the other."""
+
+    async def scenario() -> list[str]:
+        order: list[str] = []
+        both = [await connected() for _ in range(2)]
+        for _, peer in both:
+            await asyncio.get_running_loop().sock_sendall(peer, b"".join([control_frame(Barrier(1))] * 100))
+        for channel, _ in both:  # all have arrived when the first can be received, or soon after
+            assert await asyncio.wait_for(channel.receive(), LIMIT_S) == Barrier(1)
+
+        async def handle(name: str, channel: Channel) -> None:
+            for _ in range(99):
+                await channel.receive()
+                order.append(name)
+
+        await asyncio.gather(*(handle(name, each[0]) for name, each in zip("ab", both, strict=True)))
+        for channel, peer in both:
+            channel.close()
+            peer.close()
+        return order
+
+    order = asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+    assert max(abs(order[:n].count("a") - order[:n].count("b")) for n in range(198)) <= 2

@@ -21,7 +21,10 @@ from byteps.errors import (
     OperationTimeoutError,
     PeerLostError,
 )
+from byteps.observe.limited import EACH
+from byteps.scheduler.runs import count, spread
 
+TWO_JOBS = "two jobs use this port; set DMLC_PS_ROOT_PORT or BYTEPS_JOB_ID"
 HASTY = {"PS_HEARTBEAT_INTERVAL": "0.1", "PS_HEARTBEAT_TIMEOUT": "1"}
 
 
@@ -100,13 +103,13 @@ def test_without_a_scheduler_the_address_is_named() -> None:
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"DMLC_WORKER_ID": "0"}, ["worker 0 (host", "came twice", "DMLC_WORKER_ID"]),
         (
             {"BYTEPS_PARTITION_BYTES": "1024"},
-            ["BYTEPS_PARTITION_BYTES=1024", "BYTEPS_PARTITION_BYTES=4096000"],
+            ["BYTEPS_PARTITION_BYTES=1024", "BYTEPS_PARTITION_BYTES unset"],
         ),
         ({"BYTEPS_ENABLE_ASYNC": "1"}, ["BYTEPS_ENABLE_ASYNC=1", "BYTEPS_ENABLE_ASYNC=0"]),
-        ({"DMLC_NUM_WORKER": "3"}, ["DMLC_NUM_WORKER=3", "the scheduler has 2"]),
+        ({"DMLC_NUM_WORKER": "3"}, ["DMLC_NUM_WORKER=3", "the scheduler has 2", f"or {TWO_JOBS}"]),
+        ({"BYTEPS_LAUNCH_ID": "7"}, [f"{TWO_JOBS}: worker 1 (host", "started by launch 7"]),
     ],
 )
 def test_registration_that_does_not_fit_is_refused_by_name(env: dict[str, str], words: list[str]) -> None:
@@ -137,6 +140,48 @@ def test_server_too_many_and_worker_too_late() -> None:
         assert scheduler.wait() == 0
 
 
+# Two jobs at one address
+
+
+def test_a_place_that_is_taken_refuses_everybody() -> None:
+    with Job(2, 1) as job:
+        scheduler, first = job.scheduler(), job.raw_when_up(0)
+        assert isinstance(first.receive(), Waiting)
+        second = job.worker_process(0)  # of this job by mistake, or of another one: nobody can tell
+        assert second.wait() == 1 and f"JoinError: {TWO_JOBS}: worker 0 (host" in second.output
+        told = first.receive()
+        while isinstance(told, Waiting):
+            told = first.receive()
+        assert isinstance(told, Failed) and "came twice" in told.text and "DMLC_WORKER_ID" in told.text
+        late = job.server()  # who comes a little later is told, too
+        assert late.wait() == 1 and TWO_JOBS in late.output
+        assert scheduler.wait() == 1 and f"byteps scheduler: JoinError: {TWO_JOBS}" in scheduler.lines[-1]
+
+
+def test_a_second_scheduler_says_so_and_refuses_everybody() -> None:
+    with Job(2, 1) as job:
+        first, member = job.scheduler(), job.raw_when_up(0)
+        member.receive()
+        second = job.scheduler(BYTEPS_LISTEN_FD="")
+        assert second.wait() == 1
+        assert f"ConfigError: {TWO_JOBS}: cannot listen on 127.0.0.1:{job.port}" in second.output
+        told = member.receive()
+        while isinstance(told, Waiting):
+            told = member.receive()
+        assert isinstance(told, Failed) and "a second scheduler was started for this address" in told.text
+        assert first.wait() == 1 and TWO_JOBS in first.lines[-1]
+
+
+def test_a_job_that_runs_is_not_disturbed_by_a_later_one() -> None:
+    with running(1, 1) as (job, scheduler, servers, workers):
+        late = [job.scheduler(BYTEPS_LISTEN_FD=""), job.server(), job.worker_process(0)]
+        for process in late:
+            assert process.wait() == 1 and TWO_JOBS in process.output
+        workers[0].client.declare([TensorSpec("x", 0, 0, [4])])
+        workers[0].client.leave()
+        assert (servers[0].wait(), scheduler.wait()) == (0, 0)
+
+
 # Strangers
 
 
@@ -146,7 +191,7 @@ def test_server_too_many_and_worker_too_late() -> None:
         ({"BYTEPS_JOB_SECRET": "x"}, {"BYTEPS_JOB_SECRET": "y"}, "secrets differ"),
         ({"BYTEPS_JOB_SECRET": "x"}, {"BYTEPS_JOB_SECRET": ""}, "the caller has none"),
         ({}, {"BYTEPS_JOB_SECRET": "y"}, "this job has none"),
-        ({}, {"BYTEPS_JOB_ID": "another"}, "job id 'another' called, job 'test' answers"),
+        ({}, {"BYTEPS_JOB_ID": "another"}, "job id 'another' called, another job answers"),
     ],
 )
 def test_peer_of_another_job_is_refused_at_once(
@@ -189,12 +234,39 @@ def test_strangers_cost_a_line_and_nothing_else(seed: int) -> None:
             silent.append(socket.create_connection(("127.0.0.1", port), LIMIT_S))
         for connection in workers[0].client.open_data_connections(view):  # with the silent ones still there
             os.close(connection.fd)
-        assert workers[0].client.declare([TensorSpec("x", 0, 0, [4])])[0].placement == [(0, 0)]
+        assert workers[0].client.declare([TensorSpec("x", 0, 0, [4])])[0].placement == [(1, [(0, 0)])]
         workers[0].client.leave()
         assert (servers[0].wait(), scheduler.wait()) == (0, 0)
         for stranger in silent:
             assert stranger.recv(1) == b""
             stranger.close()
+
+
+def test_a_flood_of_strangers_is_a_few_lines_and_a_number() -> None:
+    with running(1, 1) as (job, scheduler, servers, workers):
+        view = workers[0].view
+        assert view is not None
+        ports = {scheduler: job.port, servers[0]: view.servers()[0].port}
+        for port in ports.values():
+            for _ in range(200):
+                with socket.create_connection(("127.0.0.1", port), LIMIT_S) as stranger:
+                    stranger.sendall(HTTP)
+                    stranger.recv(65_536)
+        workers[0].client.leave()
+        for process in ports:
+            assert process.wait() == 0
+            refused = [line for line in process.lines if "refused the connection from 127.0.0.1" in line]
+            assert len(refused) == EACH + 1, process.output  # the last one is quoted with the number
+            assert f"left out {200 - EACH} more lines about 127.0.0.1" in refused[-1]
+
+
+def test_only_the_log_says_which_job_answers() -> None:
+    with Job(1, 1, BYTEPS_JOB_ID="hidden") as job:
+        scheduler = job.scheduler()
+        with pytest.raises(HandshakeError) as raised:
+            job.worker(0, BYTEPS_JOB_ID="another").join()
+        assert "hidden" not in str(raised.value)
+        assert "job id 'another' called, job 'hidden' answers" in scheduler.expect("refused the connection")
 
 
 def test_too_many_silent_connections_do_not_lock_members_out() -> None:
@@ -233,8 +305,8 @@ def test_declarations_and_barriers() -> None:
         placed = first.result(LIMIT_S)
         assert placed == second.result(LIMIT_S)[::-1]
         assert len({one.tensor_id for one in placed}) == 40
-        assert [len(one.placement) for one in placed] == [-(-n * 32 // 64) for n in range(40)]
-        assert {server for one in placed for server, _ in one.placement} == {0, 1}
+        assert [count(one.placement) for one in placed] == [-(-n * 32 // 64) for n in range(40)]
+        assert {server for one in placed for server, _ in spread(one.placement)} == {0, 1}
         for _ in range(3):
             waits = [job.background(lambda w=w: w.client.barrier(LIMIT_S)) for w in workers]
             for wait in waits:
@@ -419,6 +491,33 @@ def test_suspended_process_that_exits_ends_the_job() -> None:
         worker.expect("done")
         worker.popen.send_signal(signal.SIGKILL)
         assert (server.wait(), scheduler.wait()) == (0, 0)
+
+
+# Addresses
+
+
+@pytest.mark.parametrize("uri", ["::1", "[::1]"])
+def test_a_job_at_an_ipv6_address(uri: str) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+            port = str(probe.getsockname()[1])
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    with Job(1, 1, DMLC_PS_ROOT_URI=uri, DMLC_PS_ROOT_PORT=port, DMLC_NODE_HOST="[::1]") as job:
+        with pytest.raises(JoinTimeoutError, match=rf"the scheduler at \[::1\]:{port} cannot be reached"):
+            job.worker(0, BYTEPS_CONNECT_TIMEOUT_S="0.3").join()
+        scheduler = job._start(Process(["-m", "byteps.scheduler"], {**job.env, "DMLC_ROLE": "scheduler"}))
+        server = job.server(PS_VERBOSE="1")
+        assert server.expect("connected to").endswith(f"connected to [::1]:{port}")
+        worker = job.joining(0).result(LIMIT_S)
+        assert worker.view is not None and worker.view.servers()[0].address == "::1"
+        connections = worker.client.open_data_connections(worker.view)
+        assert connections and all(each.nearby for each in connections)
+        for connection in connections:
+            os.close(connection.fd)
+        worker.client.leave()
+        assert (server.wait(), scheduler.wait()) == (0, 0), server.output
 
 
 # The process itself

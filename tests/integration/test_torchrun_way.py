@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,29 @@ def test_the_same_command_on_every_machine(tmp_path: Path) -> None:
     assert [machine.returncode for machine in machines] == [0, 0], said
     assert sums(said[0][0]) == [f"sum 85.0 {[rank, 4, rank, 2]}" for rank in (0, 1)]
     assert sums(said[1][0]) == [f"sum 85.0 {[rank, 4, rank - 2, 2]}" for rank in (2, 3)]
+
+
+def test_two_jobs_with_one_address_say_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = ("--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--master-port", port)
+    with bpslaunch(*command, sys.executable, "-c", "import byteps; byteps.init()") as first:
+        with contextlib.closing(_when_up(int(port))):
+            second = run(bpslaunch(*command, "true"))
+        sentence = "two jobs use this port; set DMLC_PS_ROOT_PORT or BYTEPS_JOB_ID"
+        assert second.process.returncode == 2 and f"{sentence}: cannot use port {port}" in second.said
+        assert first.end() == 1 and sentence in first.said
+
+
+def _when_up(port: int) -> socket.socket:
+    """A connection to whoever listens there soon."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), LIMIT_S)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_a_port_in_use_says_by_whom() -> None:

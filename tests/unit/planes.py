@@ -10,6 +10,8 @@ from byteps import config
 from byteps.worker.interface import Place, Placement, Spec
 from byteps.worker.session import Session
 
+PARTITION_BYTES = 96
+
 
 class FakeOpError(Exception):
     """Stands for ``_core.OpError``."""
@@ -96,7 +98,7 @@ class FakeControl:
         self.messages.append(list(specs))
         self.on_declare(specs)
         first, self._next_id = self._next_id, self._next_id + len(specs)
-        return [Placement(tensor_id, [(0, 0)]) for tensor_id in range(first, self._next_id)]
+        return [Placement(tensor_id, [(0, 0)], PARTITION_BYTES) for tensor_id in range(first, self._next_id)]
 
     def barrier(self, timeout_s: float) -> None:
         self.barriers += 1

@@ -33,11 +33,11 @@ CASES = {
     "DMLC_ROLE": Case("role", "", "Server", "server", "boss"),
     "DMLC_NUM_WORKER": Case("num_worker", 1, "8", 8, "0"),
     "DMLC_NUM_SERVER": Case("num_server", 0, "2", 2, "-1"),
-    "DMLC_PS_ROOT_URI": Case("root_uri", "", "10.0.0.1", "10.0.0.1", "two words"),
+    "DMLC_PS_ROOT_URI": Case("root_uri", "", "[::1]", "::1", "10.0.0.1:9000"),
     "DMLC_PS_ROOT_PORT": Case("root_port", 0, "1234", 1234, "65536"),
     "DMLC_WORKER_ID": Case("worker_id", None, "0", 0, "first"),
     "DMLC_INTERFACE": Case("interface", "", "eth0", "eth0", "eth 0"),
-    "DMLC_NODE_HOST": Case("node_host", "", "node-7", "node-7", "node 7"),
+    "DMLC_NODE_HOST": Case("node_host", "", "[fe80::1%eth0]", "fe80::1%eth0", "node 7"),
     "DMLC_PORT": Case("port", range(1), "9100-9199", range(9100, 9200), "9199-9100"),
     "DMLC_ENABLE_RDMA": Case("enable_rdma", "0", "ucx", "ucx", "a b"),
     "BYTEPS_LOCAL_RANK": Case("local_rank", 0, "3", 3, "-1"),
@@ -51,7 +51,7 @@ CASES = {
     "BYTEPS_CONNECT_TIMEOUT_S": Case("connect_timeout_s", 300.0, "0.5", 0.5, "0"),
     "BYTEPS_OP_TIMEOUT_S": Case("op_timeout_s", 600.0, "30", 30.0, "inf"),
     "BYTEPS_STALL_WARN_S": Case("stall_warn_s", 10.0, "2", 2.0, "nan"),
-    "BYTEPS_PARTITION_BYTES": Case("partition_bytes", 4096000, "1024", 1024, "4MB"),
+    "BYTEPS_PARTITION_BYTES": Case("partition_bytes", 0, "1024", 1024, "4MB"),
     "BYTEPS_SCHEDULING_CREDIT": Case("scheduling_credit", 4, "0", 0, "-1"),
     "BYTEPS_MIN_COMPRESS_BYTES": Case("min_compress_bytes", 65536, "0", 0, "-1"),
     "BYTEPS_THREADPOOL_SIZE": Case("threadpool_size", ANY, "0", 0, "1e3"),
@@ -102,6 +102,7 @@ CASES = {
     "BYTEPS_LISTEN_FD": Case("listen_fd", None, "5", 5, "stdin"),
     "BYTEPS_STARTER_FD": Case("starter_fd", None, "6", 6, "2"),
     "BYTEPS_BLAME": Case("blame", "", "7:1234", "7:1234", "a b"),
+    "BYTEPS_LAUNCH_ID": Case("launch_id", "", "a1b2", "a1b2", "a b"),
     "BYTEPS_UNBOUND_CPUS": Case("unbound_cpus", (), "0-2,8", (0, 1, 2, 8), "all"),
     "BYTEPS_TEST_SEED": Case("test_seed", None, "42", 42, "random"),
 }
@@ -197,7 +198,7 @@ def test_status_of_every_variable() -> None:
             "pcie_switch_size",
             "reduce_roots",
         ],
-        PRIVATE: ["blame", "listen_fd", "starter_fd", "test_seed", "unbound_cpus"],
+        PRIVATE: ["blame", "launch_id", "listen_fd", "starter_fd", "test_seed", "unbound_cpus"],
     }
     assert {v.status for v in VARIABLES.values()} == {IN_FORCE, NOT_YET, ACCEPTED, PRIVATE}
 

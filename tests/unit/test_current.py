@@ -11,7 +11,8 @@ import planes
 import pytest
 
 import byteps
-from byteps.errors import ConfigError, JoinError, NotInitializedError
+from byteps.control import blame
+from byteps.errors import ConfigError, JoinError, NotInitializedError, PeerLostError
 from byteps.worker import connect, current
 from byteps.worker.interface import Place
 from byteps.worker.session import Session
@@ -23,6 +24,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(current, "session", None)
     monkeypatch.setattr(current, "_why_not", current._NEVER)
     monkeypatch.setattr(current, "_fatal", "")
+    monkeypatch.setattr(current, "_launcher", "")
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(current, "_watching", False)
     yield
@@ -113,7 +115,7 @@ class TestSuspend:
     def test_and_resume_as_a_job_of_another_size(self, joined: list[Session]) -> None:
         byteps.init()
         byteps.suspend()
-        assert joined[0]._control.left == [{"suspend": True, "failed": False, "reason": ""}]  # type: ignore[attr-defined]
+        assert joined[0]._control.left[0]["suspend"] and not joined[0]._control.left[0]["failed"]  # type: ignore[attr-defined]
         with pytest.raises(NotInitializedError, match=r"suspended.*byteps\.resume"):
             byteps.rank()
         byteps.resume(5, 3, global_rank=4)
@@ -145,8 +147,28 @@ class TestAnExceptionThatEndsTheProcess:
         assert seen == [error]  # whoever was there before is still told
         byteps.shutdown()  # what happens at exit
         assert joined[0]._control.left == [  # type: ignore[attr-defined]
-            {"suspend": False, "failed": True, "reason": "ValueError: bad batch"}
+            {"suspend": False, "failed": True, "reason": "ValueError: bad batch", "because": None}
         ]
+
+    def test_is_told_to_the_launcher_before_anybody_else_can_notice(
+        self, joined: list[Session], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read, write = os.pipe()
+        monkeypatch.setattr(sys, "excepthook", lambda *arguments: None)
+        monkeypatch.setenv("BYTEPS_BLAME", blame.describe(write))
+        byteps.init()
+        sys.excepthook(ValueError, ValueError("bad batch"), None)
+        assert joined[0]._control.left == []  # type: ignore[attr-defined]
+        said = blame.read(os.read(read, 4096))
+        assert isinstance(said, blame.Failed) and said.text == "ValueError: bad batch"
+        joined[0].lost(PeerLostError("worker 0 is gone", "worker", 0))
+        assert isinstance(blame.read(os.read(read, 4096)), blame.Noticed)
+        sys.excepthook(RuntimeError, RuntimeError("what the loss led to"), None)
+        current._forget_in_child()
+        sys.excepthook(ValueError, ValueError("of a forked child"), None)
+        os.close(write)
+        assert os.read(read, 4096) == b""  # neither is an error of this rank
+        os.close(read)
 
     def test_is_not_meant_at_a_prompt(self, joined: list[Session], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "excepthook", lambda *arguments: None)

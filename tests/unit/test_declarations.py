@@ -7,10 +7,13 @@ import random
 import pytest
 
 from byteps import dtypes
-from byteps.control.messages import BarrierDone, Member, Placed, TensorSpec
+from byteps.control.messages import Assigned, BarrierDone, Member, Placed, TensorSpec
+from byteps.errors import ProtocolError
+from byteps.scheduler import declarations as limits
 from byteps.scheduler.barriers import Barriers
 from byteps.scheduler.declarations import Declarations
 from byteps.scheduler.placement import Placement
+from byteps.scheduler.runs import count, stored
 
 FLOAT32, FLOAT64 = dtypes.NUMBERS["float32"], dtypes.NUMBERS["float64"]
 
@@ -24,9 +27,13 @@ def declarations(size: int = 2, partition_bytes: int = 64) -> Declarations:
 
 
 def spec(
-    name: str = "x", shape: tuple[int, ...] = (4,), generation: int = 0, dtype: int = FLOAT32
+    name: str = "x",
+    shape: tuple[int, ...] = (4,),
+    generation: int = 0,
+    dtype: int = FLOAT32,
+    codec: str = "",
 ) -> TensorSpec:
-    return TensorSpec(name, generation, dtype, list(shape))
+    return TensorSpec(name, generation, dtype, list(shape), codec)
 
 
 def test_order_of_declaration_does_not_matter(seed: int) -> None:
@@ -44,7 +51,7 @@ def test_order_of_declaration_does_not_matter(seed: int) -> None:
     assert sorted(placed.tensor_id for placed in answers[0].values()) == list(range(50))
     for s in specs:
         nbytes = dtypes.nbytes(s.dtype, tuple(s.shape))
-        assert len(answers[0][s.name].placement) == -(-nbytes // 64)
+        assert count(answers[0][s.name].placement) == -(-nbytes // 64)
 
 
 def test_same_declaration_twice_gets_the_same_answer() -> None:
@@ -52,8 +59,31 @@ def test_same_declaration_twice_gets_the_same_answer() -> None:
     assert table.declare(0, [spec()]).placed == table.declare(0, [spec(), spec()]).placed[1:]
 
 
+def test_servers_are_told_of_a_tensor_once_and_never_of_one_without_bytes() -> None:
+    table = declarations()
+    (placed,) = table.declare(0, [spec(shape=(40,))]).placed
+    first = declarations().declare(0, [spec(shape=(40,)), spec("empty", shape=(0,))])
+    assert first.new == [Assigned(0, "x", FLOAT32, 160, "", placed.partition_bytes, placed.placement)]
+    assert table.declare(1, [spec(shape=(40,))]).new == []
+
+
+def test_a_server_that_cannot_hold_a_tensor_refuses_it_for_all() -> None:
+    table = declarations()
+    placed = table.declare(0, [spec(), spec("y")]).placed
+    table.refuse(placed[0].tensor_id, "server 0 (host a) cannot hold it: no memory", lack=True)
+    first, second = table.settled(placed)
+    assert first.lack and first.error == (
+        "tensor 'x', float32 [4]: server 0 (host a) cannot hold it: no memory"
+    )
+    assert second == placed[1]
+    (later,) = table.declare(1, [spec()]).placed
+    assert later == first
+    refused = Placed(-1, [], "refused before")
+    assert table.settled([refused]) == [refused]
+
+
 def test_empty_tensor_has_no_partitions() -> None:
-    assert declarations().declare(0, [spec(shape=(0, 5))]).placed == [Placed(0, [])]
+    assert declarations().declare(0, [spec(shape=(0, 5))]).placed == [Placed(0, [], partition_bytes=64)]
 
 
 @pytest.mark.parametrize(
@@ -126,11 +156,68 @@ def test_slow_rank_may_still_declare_what_a_fast_one_has_left_behind() -> None:
         (TensorSpec("x", 0, 8, [1]), "dtype number 8"),
         (TensorSpec("x", 0, FLOAT32, [1 << 48, 1 << 48]), "split it"),
         (TensorSpec("x", 0, FLOAT32, [1 << 36]), "raise BYTEPS_PARTITION_BYTES"),
+        (TensorSpec("x\x1b[2J", 0, FLOAT32, [1]), "not printable"),
+        (TensorSpec("", 0, FLOAT32, [1]), "not printable"),
     ],
 )
 def test_impossible_tensor_is_refused(bad: TensorSpec, word: str) -> None:
     placed = declarations().declare(1, [bad]).placed[0]
     assert placed.tensor_id == -1 and word in placed.error and "worker 1 (host b)" in placed.error
+
+
+def test_terabytes_cost_the_scheduler_next_to_nothing() -> None:
+    table = Declarations(workers(2), Placement([4] * 4), 4_096_000)
+    for n in range(30):
+        (placed,) = table.declare(0, [spec(f"{n}", (1 << 38,))]).placed
+        assert not placed.error and count(placed.placement) == 268_436 and stored(placed.placement) < 100
+
+
+def test_a_model_of_a_terabyte_is_declared_in_few_places() -> None:
+    """Honest and large: 1,000 tensors of a gigabyte, with default partitions, over 16 servers."""
+    table = Declarations(workers(1), Placement([4] * 16), 4_096_000)
+    places = 0
+    for first in range(0, 1_000, 100):  # as a worker would send them
+        batch = [spec(f"layer.{n}", (1 << 28,)) for n in range(first, first + 100)]
+        places += sum(stored(placed.placement) for placed in table.declare(0, batch).placed)
+    assert places < 200_000
+
+
+def test_a_message_that_would_keep_the_scheduler_busy_is_refused() -> None:
+    table = Declarations(workers(1), Placement([1]), 64)
+    assert table.declare(0, [spec("one", (1 << 22,))]).placed[0].tensor_id == 0
+    with pytest.raises(ProtocolError, match="2 tensors with 524288 partitions"):
+        table.declare(0, [spec("a", (1 << 22,)), spec("b", (1 << 22,))])
+    assert table.declare(0, [TensorSpec("c", 0, 99, [1 << 40]), spec("d")]).placed[1].tensor_id == 1
+
+
+def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_NAMES", 100)
+    table = declarations(1)
+    for n in range(100):
+        assert not table.declare(0, [spec(f"step.{n}")]).placed[0].error
+    for n in range(100, 200):
+        assert "changes from step to step" in table.declare(0, [spec(f"step.{n}")]).placed[0].error
+    assert not table.declare(0, [spec("step.5"), spec("step.6", (9,), generation=1)]).placed[1].error
+    assert len(table._newest) == 100  # what was refused leaves nothing
+
+
+def test_characters_and_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_NAME_CHARACTERS", 10_000)
+    table = declarations(1)
+    errors = [table.declare(0, [spec(f"{n:04000}")]).placed[0].error for n in range(4)]
+    assert [bool(error) for error in errors] == [False, False, True, True]
+    monkeypatch.setattr(limits, "MAX_PLACES", 100)
+    table = Declarations(workers(1), Placement([1] * 97), 64)
+    placed = [table.declare(0, [spec(f"{n}", (16 * 60,))]).placed[0] for n in range(4)]
+    assert [bool(one.error) for one in placed] == [False, False, True, True]
+    assert "raise BYTEPS_PARTITION_BYTES" in placed[-1].error
+
+
+def test_places_of_what_is_retired_are_free_again() -> None:
+    table = Declarations(workers(1), Placement([1] * 97), 64)
+    for generation, partitions in enumerate((60, 7, 500)):
+        table.declare(0, [spec("x", (16 * partitions,), generation)])
+    assert table._places == sum(len(places) for _, places in table._live["x"][2].runs) < 500
 
 
 def test_no_servers_between_machines_is_an_error_and_no_crash() -> None:
@@ -141,8 +228,10 @@ def test_no_servers_between_machines_is_an_error_and_no_crash() -> None:
 def test_one_machine_needs_no_servers_and_no_places() -> None:
     ranks = [Member("worker", r, "a", "127.0.0.1", 0, 0, 0, r, 2, 100 + r) for r in range(2)]
     table = Declarations(ranks, Placement([]), 64)
-    assert table.declare(0, [spec(shape=(1000,))]).placed == [Placed(0, [])]
-    assert table.declare(1, [spec(shape=(1000,)), spec("y")]).placed == [Placed(0, []), Placed(1, [])]
+    assert table.declare(0, [spec(shape=(1000,))]).placed == [Placed(0, [], partition_bytes=64)]
+    assert table.declare(1, [spec(shape=(1000,)), spec("y")]).placed == [
+        Placed(n, [], partition_bytes=64) for n in (0, 1)
+    ]
     assert "ranks disagree" in table.declare(0, [spec("y", (5,))]).placed[0].error
     table.declare(0, [spec(shape=(8,), generation=1)])
     assert table.declare(1, [spec(shape=(8,), generation=1)]).retired == [0]
@@ -192,3 +281,16 @@ def test_barrier_without_one_that_left_is_answered_by_name() -> None:
     barriers.arrive(0, 1)
     assert barriers.depart(1) == [(0, BarrierDone(1, everybody[1]))]
     assert barriers.arrive(2, 5) == [(2, BarrierDone(5, everybody[1]))]
+
+
+def test_what_nobody_has_said_is_chosen_for_each_tensor() -> None:
+    table = declarations(partition_bytes=0)
+    plain, coded, small = table.declare(
+        0, [spec("p", shape=(1 << 22,)), spec("c", shape=(1 << 22,), codec="onebit"), spec("s")]
+    ).placed
+    assert (plain.partition_bytes, coded.partition_bytes, small.partition_bytes) == (
+        2 << 20,
+        4_096_000,
+        65_536,
+    )
+    assert [count(each.placement) for each in (plain, coded, small)] == [8, 5, 1]

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from byteps._version import __version__
 from byteps.config import load
 from byteps.control.messages import Presence, Register, Status
+from byteps.control.said import unpack
+from byteps.errors import ProtocolError
 from byteps.scheduler import observers
 from byteps.scheduler.events import State
 from byteps.scheduler.roster import Expected, Seat
-from byteps.tools.doctor import job, machine, paths, route
+from byteps.tools.doctor import job, machine, member, paths, route
 from byteps.tools.doctor.facts import Limit, Machine
 from byteps.tools.doctor.findings import (
     Finding,
     Mark,
     as_json,
     fail,
-    from_json,
     merged,
     ok,
     table,
@@ -263,8 +265,18 @@ def test_the_report() -> None:
         "1 ok, 1 warnings, 1 failures: a job would fail",
     ]
     assert verdict(findings) == 1 and verdict(findings[:2]) == 0
-    assert from_json(as_json(findings)) == findings
+    assert [row["mark"] for row in as_json(findings)] == ["ok", "warn", "fail"]
     assert "\x1b[31mFAIL" in table(findings, colour=True)
+
+
+def test_a_report_of_another_member_is_typed_and_shown_without_escape_codes() -> None:
+    link, path = Link(0, 0, 0.1, 10, 1), Path(0, 0, 1, 0.5, 4096)
+    report = member.Report([warn("a", "\x1b[2Jfine\nok  b", "x\x9b")], [path], [link], "h", "numpy 2")
+    read = unpack(member._decoder, msgspec.msgpack.encode(report), "a report")
+    assert read == report
+    assert table(read.findings).splitlines()[:2] == [r"warn  a  \x1b[2Jfine ok  b", r"         remedy: x\x9b"]
+    with pytest.raises(ProtocolError, match="the report of worker 1 of 3 bytes does not decode"):
+        unpack(member._decoder, b"\x81\xa1x", "the report of worker 1")
 
 
 def test_a_complaint_without_a_remedy_is_refused() -> None:

@@ -76,9 +76,6 @@ def test_members_of_one_job_accept_each_other(secret: bytes, frames: list[int]) 
         (client(secret=b"wrong"), acceptor(secret=SECRET), ["secrets differ", "BYTEPS_JOB_SECRET"]),
         (client(), acceptor(secret=SECRET), ["the caller has none", "BYTEPS_JOB_SECRET"]),
         (client(secret=SECRET), acceptor(), ["this job has none", "BYTEPS_JOB_SECRET"]),
-        (client("a"), acceptor("b"), ["job id 'a' called", "job 'b' answers"]),
-        (client("a", SECRET), acceptor("b", SECRET), ["job id 'a' called"]),
-        (client(""), acceptor("b"), ["job id 'default' called"]),
         (client(), acceptor(refusal="no room for worker 3"), ["no room for worker 3"]),
         (client(secret=SECRET), acceptor(secret=SECRET, refusal="no room"), ["no room"]),
     ],
@@ -91,6 +88,28 @@ def test_refusal_is_known_to_both_ends(
     assert caller.reason == callee.reason
     for word in words:
         assert word in caller.reason
+
+
+@pytest.mark.parametrize("secret", [b"", SECRET])
+@pytest.mark.parametrize("name", ["a", ""])
+def test_another_job_is_refused_and_only_the_log_says_which_one_answers(name: str, secret: bytes) -> None:
+    caller, callee = client(name, secret), acceptor("the-hidden-job", secret)
+    sent = give(callee, caller.opening)
+    assert give(caller, sent) == b"" and caller.state is callee.state is State.FAILED
+    called = f"job id {name or 'default'!r} called"
+    assert called in callee.reason and "job 'the-hidden-job' answers" in callee.reason
+    assert called in caller.reason and "another job answers" in caller.reason
+    assert "DMLC_PS_ROOT_PORT" in caller.reason and "BYTEPS_JOB_ID" in caller.reason
+    # Neither the name nor the number made of it, with which a guess could be checked.
+    assert b"hidden" not in sent and job_number("the-hidden-job").to_bytes(8, "little") not in sent
+
+
+@pytest.mark.parametrize("data", [bytes(64), b"GET / HTTP/1.1\r\n" * 8], ids=["zeros", "http"])
+def test_one_that_speaks_something_else_learns_nothing_of_the_job(data: bytes) -> None:
+    callee = acceptor("the-hidden-job", SECRET)
+    sent = give(callee, data)
+    assert callee.state is State.FAILED and _core.decode_header(sent[:64], 0)[0] == R
+    assert job_number("the-hidden-job").to_bytes(8, "little") not in sent
 
 
 def test_client_with_a_secret_does_not_trust_an_acceptor_without() -> None:
@@ -210,12 +229,14 @@ FAULTS = [
     ("a data frame", frame(_core.FRAME_PUSH, b""), "unexpected type 17 frame"),
     ("an oversized payload", frame(H, b"x" * (MAX_PAYLOAD_BYTES + 1)), f"at most {MAX_PAYLOAD_BYTES}"),
     ("no payload", frame(H, b""), "does not decode"),
-    ("noise for a payload", frame(H, b"\xff" * 40), "HELLO does not decode"),
-    ("another payload", frame(H, Proof(b"x")), "HELLO does not decode"),
+    ("noise for a payload", frame(H, b"\xff" * 40), "HELLO of 40 bytes does not decode"),
+    ("another payload", frame(H, Proof(b"x")), "does not decode"),
+    ("a payload too deep", frame(H, b"\x81\xa1x" + b"\x91" * 3_500 + b"\xc0"), "HELLO of 3504 bytes does"),
+    ("a name that is no text", frame(H, b"\x81\xa6job_id\xa2\xff\xfe"), "does not decode"),
     ("a short nonce", frame(H, msgspec.structs.replace(GOOD, nonce=b"n")), "nonce of 1 bytes"),
-    ("a huge process", frame(H, msgspec.structs.replace(GOOD, memory=Memory(1 << 31))), "HELLO does not"),
-    ("a negative address", frame(H, msgspec.structs.replace(GOOD, memory=Memory(1, -1))), "HELLO does not"),
-    ("a huge rank", frame(H, msgspec.structs.replace(GOOD, rank=1 << 63)), "HELLO does not decode"),
+    ("a huge process", frame(H, msgspec.structs.replace(GOOD, memory=Memory(1 << 31))), "does not decode"),
+    ("a negative address", frame(H, msgspec.structs.replace(GOOD, memory=Memory(1, -1))), "does not decode"),
+    ("a huge rank", frame(H, msgspec.structs.replace(GOOD, rank=1 << 63)), "does not decode"),
 ]
 
 
@@ -255,6 +276,13 @@ def test_client_shows_the_reason_of_a_reject() -> None:
     caller = client()
     assert give(caller, frame(R, Reject("go away"))) == b""
     assert (caller.state, caller.reason) == (State.FAILED, "go away")
+
+
+def test_the_reason_of_a_reject_is_shown_without_what_a_terminal_obeys() -> None:
+    caller = client()
+    payload = msgspec.msgpack.encode({"reason": "\x1b[2J\x9b31mgone\r\nERROR scheduler: forged\u202e"})
+    give(caller, frame(R, payload))
+    assert caller.reason == r"\x1b[2J\x9b31mgone ERROR scheduler: forged\u202e"
 
 
 def test_random_bytes_never_raise(seed: int) -> None:

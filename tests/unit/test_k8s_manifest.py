@@ -20,6 +20,7 @@ WISH: dict[str, Any] = {
     "servers": 2,
     "nproc": 2,
     "secret": "s3cret",
+    "launch_id": "l7",
 }
 
 
@@ -95,6 +96,7 @@ def test_names_that_must_agree() -> None:
         assert len(names) == len(set(names))
         # A reference to another variable works only if that one comes first.
         assert names.index("JOBSET_RESTART_ATTEMPT") < names.index("BYTEPS_JOB_ID")
+        assert env["BYTEPS_LAUNCH_ID"]["value"] == "l7-$(JOBSET_RESTART_ATTEMPT)"
     for role in ("server", "worker"):
         env = {each["name"]: each.get("value") for each in container(objects, role)["env"]}
         assert env["DMLC_PS_ROOT_URI"] == service["metadata"]["name"]

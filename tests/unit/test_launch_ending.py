@@ -6,11 +6,13 @@ import signal
 
 import pytest
 
+from byteps.control.blame import Failed, Joined, Noticed, Verdict, Whom
 from byteps.launcher import supervise
 from byteps.launcher.ending import (
     Abandoned,
     Ended,
     Event,
+    Halted,
     NotStarted,
     Phase,
     Send,
@@ -18,15 +20,19 @@ from byteps.launcher.ending import (
     State,
     Tick,
     Times,
+    Told,
     begin,
     exit_code,
     how,
+    judgement,
     step,
 )
 
 NAMES = ("scheduler", "server 0", "worker 0", "worker 1")
 SCHEDULER, SERVER, WORKER_0, WORKER_1 = range(4)
 TIMES = Times(drain_s=10, leave_s=2, stop_s=3, term_s=3, kill_s=1, repeat_s=0.5)
+WHO = [Whom("scheduler", 0), Whom("server", 0), Whom("worker", 0), Whom("worker", 1)]
+FORMED = [Told(place, Joined(who)) for place, who in enumerate(WHO)]
 TERM, KILL, INT = signal.SIGTERM, signal.SIGKILL, signal.SIGINT
 
 
@@ -48,6 +54,10 @@ class Job:
     @property
     def code(self) -> int:
         return exit_code(self.state)
+
+    @property
+    def culprit(self) -> str:
+        return str(judgement(self.state) or "")
 
 
 def to(number: int, *processes: int) -> Send:
@@ -84,20 +94,61 @@ def test_the_first_failure_counts(first: int) -> None:
     assert (job.state.phase, job.state.deadline, job.sent) == (Phase.LEAVING, 3, [])
     assert job.reasons == [f"{NAMES[first]} exited with code 7; the others have 2 s to end by themselves"]
     job.at(2, *(Ended(other, 1) for other in range(4) if other != first))
-    assert (job.state.phase, job.code, job.state.first) == (Phase.DONE, 7, (first, 7))
+    assert (job.state.phase, job.code, job.culprit) == (Phase.DONE, 7, f"{NAMES[first]} exited with code 7")
 
 
-def test_who_blames_another_does_not_count_when_the_cause_ends_later() -> None:
-    job = Job().at(1, Ended(SERVER, 1, blames=True), Ended(WORKER_0, 1, blames=True))
-    assert job.code == 1
+def noticed(process: int, about: int) -> Told:
+    return Told(process, Noticed(WHO[process], WHO[about], "its connection closed"))
+
+
+def verdict(about: int) -> Told:
+    return Told(SCHEDULER, Verdict(WHO[SCHEDULER], WHO[about], "no heartbeat"))
+
+
+def test_who_noticed_another_does_not_count_when_the_cause_ends_later() -> None:
+    job = Job().at(1, *FORMED, noticed(SERVER, WORKER_1), noticed(WORKER_0, WORKER_1))
+    assert (job.state.phase, job.reasons) == (Phase.RUNNING, [])  # they may still do something about it
+    job.at(1, Ended(SERVER, 1), Ended(WORKER_0, 1))
+    lost = "because worker 1 was lost"
+    assert job.reasons == [f"server 0 exited with code 1, {lost}; the others have 2 s to end by themselves"]
     job.at(2, Ended(WORKER_1, 7), Ended(SCHEDULER, 9))
-    assert (job.state.phase, job.code, job.state.first) == (Phase.DONE, 7, (WORKER_1, 7))
+    assert (job.state.phase, job.code, job.culprit) == (Phase.DONE, 7, "worker 1 exited with code 7")
 
 
-def test_who_blames_another_counts_when_nobody_else_failed() -> None:
-    job = Job().at(1, Ended(WORKER_0, 5, blames=True), Ended(WORKER_1, 0)).at(3, Tick())
-    job.at(3, Ended(SERVER, 143), Ended(SCHEDULER, 143))  # by our signal
+def test_who_noticed_another_gives_the_code_when_nobody_else_failed() -> None:
+    job = Job().at(1, *FORMED, Ended(WORKER_1, 0), noticed(WORKER_0, WORKER_1), Ended(WORKER_0, 5))
+    job.at(3, Tick()).at(3, Ended(SERVER, 143), Ended(SCHEDULER, 143))  # by our signal
     assert (job.state.phase, job.code) == (Phase.DONE, 5)
+    assert job.culprit.startswith("worker 1 exited with code 0 too early")
+
+
+def test_a_verdict_ends_the_job_though_nobody_has_ended() -> None:
+    job = Job().at(1, *FORMED, verdict(WORKER_1))
+    assert (job.state.phase, job.state.deadline, job.sent) == (Phase.RUNNING, 1.5, [])
+    job.at(1.5, Tick())
+    assert (job.state.phase, job.state.deadline) == (Phase.LEAVING, 3)
+    assert job.reasons == ["worker 1 was lost: no heartbeat; the others have 1.5 s to end by themselves"]
+    job.at(2, *(Ended(process, 0) for process in (SCHEDULER, SERVER, WORKER_0))).at(3, Tick())
+    assert job.sent == [to(TERM, WORKER_1)]
+    job.at(3, Halted(WORKER_1, 13)).at(6, Tick()).at(6, Ended(WORKER_1, 137))
+    assert (job.state.phase, job.code) == (Phase.DONE, 1)
+    assert job.culprit == "worker 1 was lost: no heartbeat; its process 13 is stopped (SIGSTOP)"
+
+
+@pytest.mark.parametrize("ended_first", [False, True])
+def test_a_verdict_about_one_that_ended_with_0_ends_nothing(ended_first: bool) -> None:
+    events = [verdict(WORKER_1), Ended(WORKER_1, 0)]
+    job = Job().at(1, *FORMED, *(reversed(events) if ended_first else events)).at(1.5, Tick()).at(9, Tick())
+    assert (job.state.phase, job.state.deadline, job.sent) == (Phase.RUNNING, None, [])
+    job.at(10, Ended(WORKER_0, 0), Ended(SERVER, 0), Ended(SCHEDULER, 0))
+    assert (job.state.phase, job.code) == (Phase.DONE, 0)
+
+
+def test_what_is_said_after_our_signal_counts_for_nothing() -> None:
+    stopped = Told(SERVER, Failed(WHO[SERVER], "it got SIGTERM", 143))
+    job = Job().at(1, *FORMED, Signalled(INT), stopped, verdict(SERVER), Ended(WORKER_0, 130))
+    job.at(2, Ended(WORKER_1, 130), Ended(SERVER, 143), Ended(SCHEDULER, 143))
+    assert (job.state.phase, job.code, job.culprit) == (Phase.DONE, 130, "")
 
 
 def test_a_worker_that_ends_with_0_early_is_no_reason_to_end() -> None:

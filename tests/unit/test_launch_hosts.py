@@ -72,7 +72,7 @@ def roles(hosts: str, servers: str = "", **more: object) -> list[str]:
         1,
         **more,
     )  # type: ignore[arg-type]
-    made = plan_hosts(layout, ["train"], {}, replace(UNKNOWN, job_id="id"))
+    made = plan_hosts(layout, ["train"], {}, replace(UNKNOWN, job_id="id", launch_id="id"))
     for spec in made.processes:
         load({**spec.env, "BYTEPS_LISTEN_FD": "", "DMLC_PS_ROOT_PORT": "9000"}).check()
         assert not spec.stdin and not spec.fds
@@ -125,11 +125,12 @@ def test_members_are_told_addresses_at_which_ssh_has_reached_them() -> None:
 
 
 def test_the_command_of_ssh() -> None:
-    argv = command_to(Host("node1", 4, "bob", 2222), "ssh -i 'my key'", "/opt/my python/bin/python")
+    argv = command_to(Host("node1", 4, "bob", 2222), "ssh -i 'my key'", "/opt/my python/bin/python", 60.0)
     assert argv[:3] == ["ssh", "-i", "my key"]
     assert argv[-7:-1] == ["-p", "2222", "-l", "bob", "--", "node1"]
     assert argv[-1] == "exec env PYTHONSAFEPATH=1 '/opt/my python/bin/python' -m byteps.launcher.agent"
-    assert command_to(Host("localhost"), "ssh", "python")[0] == "python"
+    assert {"ServerAliveInterval=5", "ServerAliveCountMax=12"} <= set(argv)
+    assert command_to(Host("localhost"), "ssh", "python", 60.0)[0] == "python"
 
 
 def test_what_is_passed_on() -> None:

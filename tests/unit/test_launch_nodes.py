@@ -51,6 +51,17 @@ def test_both_spellings() -> None:
     )
 
 
+def test_machines_that_are_started_apart_have_no_common_launch() -> None:
+    args = parsed(*BASE)
+    for environ, job_id in (({}, "default"), ({"BYTEPS_JOB_ID": "mine"}, "mine")):
+        made = plan_share(nodes.share_of(args, environ), args.command, environ, UNKNOWN)
+        settings = [
+            load({**spec.environment({"BYTEPS_LAUNCH_ID": "of another"}), "BYTEPS_LISTEN_FD": ""})
+            for spec in made.processes
+        ]
+        assert {(config.job_id, config.launch_id) for config in settings} == {(job_id, "")}
+
+
 def test_one_machine_is_the_same_as_without() -> None:
     assert not nodes.asked(parsed("--nnodes", "1", "--standalone", "-n", "2"))
     assert nodes.asked(parsed(*BASE))

@@ -13,7 +13,15 @@ from byteps.launcher.dry_run import describe
 from byteps.launcher.plan import UNKNOWN, Facts, Options, Plan, ProcessSpec, plan
 
 COMMAND = ("python", "train.py", "--workers", "7")
-FACTS = Facts("/usr/bin/python", "4711", listen_fd="5", job_id="id1", secret="s3cret", master_port="4712")
+FACTS = Facts(
+    "/usr/bin/python",
+    "4711",
+    listen_fd="5",
+    job_id="id1",
+    secret="s3cret",
+    launch_id="l7",
+    master_port="4712",
+)
 MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "4712"}
 PLACED = {
     "DMLC_PS_ROOT_URI": "10.0.0.1",
@@ -68,6 +76,7 @@ def test_environment_of_the_roles_is_exactly_this() -> None:
         "DMLC_NUM_SERVER": "1",
         "BYTEPS_JOB_ID": "id1",
         "BYTEPS_JOB_SECRET": "s3cret",
+        "BYTEPS_LAUNCH_ID": "l7",
         "PYTHONUNBUFFERED": "1",
     }
     ours = {**common, "PYTHONSAFEPATH": "1"}
@@ -112,12 +121,14 @@ def test_what_places_a_process_in_another_job_is_not_inherited() -> None:
         "BYTEPS_LOCAL_SIZE": "8",
         "BYTEPS_JOB_ID": "outer",
         "BYTEPS_JOB_SECRET": "outer secret",
+        "BYTEPS_LAUNCH_ID": "outer launch",
         "BYTEPS_PARTITION_BYTES": "8192",
         "PATH": "/bin",
     }
     for spec in whole(2, 1, outer).processes:
         seen = spec.environment(outer)
         assert seen["BYTEPS_JOB_ID"] == "id1" and seen["BYTEPS_JOB_SECRET"] == "s3cret"
+        assert seen["BYTEPS_LAUNCH_ID"] == "l7"
         assert seen["DMLC_PS_ROOT_URI"] == "127.0.0.1"
         assert not {"BYTEPS_GLOBAL_RANK", "DMLC_NODE_HOST"} & set(seen)
         assert seen["BYTEPS_PARTITION_BYTES"] == "8192" and seen["PATH"] == "/bin"
@@ -126,6 +137,7 @@ def test_what_places_a_process_in_another_job_is_not_inherited() -> None:
 def test_an_identity_that_the_user_chose_is_kept() -> None:
     worker = whole(2, 1, {"BYTEPS_JOB_ID": "mine", "BYTEPS_JOB_SECRET": "own"}).processes[-1]
     assert (worker.env["BYTEPS_JOB_ID"], worker.env["BYTEPS_JOB_SECRET"]) == ("mine", "own")
+    assert worker.env["BYTEPS_LAUNCH_ID"] == "l7"  # and yet no process of another launch may join
     worker = whole(2, 1, {"BYTEPS_JOB_SECRET_FILE": "/no/such/file"}).processes[-1]
     assert worker.env["BYTEPS_JOB_SECRET_FILE"] == "/no/such/file"  # not read here: plan does no I/O
     assert "BYTEPS_JOB_SECRET" not in worker.env
@@ -202,7 +214,8 @@ def test_ranks_of_a_worker_machine_that_were_asked_for() -> None:
     environ = {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "1", "NVIDIA_VISIBLE_DEVICES": "0,1,2"}
     made = plan(Options(COMMAND, nproc=2), environ, FACTS)
     assert labels(made) == ["worker 1.0", "worker 1.1"]
-    assert all(spec.fds == () and "BYTEPS_JOB_ID" not in spec.env for spec in made.processes)
+    given = {"BYTEPS_JOB_ID", "BYTEPS_LAUNCH_ID"}  # one machine of several: another launcher has the rest
+    assert all(spec.fds == () and not given & set(spec.env) for spec in made.processes)
     assert labels(plan(Options(COMMAND, nproc=1), environ, FACTS)) == ["worker 1"]
 
 
@@ -260,6 +273,7 @@ def test_environment_of_a_serverless_job_is_exactly_this(options: Options, envir
         "DMLC_PS_ROOT_PORT": "4711",
         "BYTEPS_JOB_ID": "id1",
         "BYTEPS_JOB_SECRET": "s3cret",
+        "BYTEPS_LAUNCH_ID": "l7",
         "PYTHONUNBUFFERED": "1",
         **MASTER,
     }

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from byteps.control import loss
+from byteps.control.blame import Verdict
 from byteps.control.messages import ComeBack, Failed, Lost, Register, Shutdown, View
-from byteps.scheduler import membership
+from byteps.scheduler import membership, statement
 from byteps.scheduler.events import (
     Accused,
     Action,
@@ -18,12 +20,15 @@ from byteps.scheduler.events import (
     End,
     Event,
     Formed,
+    Heard,
     Left,
+    ListenFor,
     Phase,
     Registered,
     Send,
     Stopped,
     Ticked,
+    Unreached,
 )
 
 TIMEOUT_S = 300.0
@@ -193,7 +198,6 @@ def test_formed_comes_before_the_views_and_has_the_cut() -> None:
 WORKER_0 = "worker 0 (host host-worker-0, pid 100)"
 WORKER_1 = "worker 1 (host host-worker-1, pid 101)"
 REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("worker", {"worker_id": 0, "host": "b", "pid": 7}, ["worker 0 (host b, pid 7) came twice", WORKER_0]),
     ("worker", {"num_workers": 3}, [WORKER_1, "DMLC_NUM_WORKER=3, the scheduler has 2"]),
     ("worker", {"num_servers": 2}, [WORKER_1, "DMLC_NUM_SERVER=2, the scheduler has 1"]),
     ("worker", {"worker_id": 2}, ["DMLC_WORKER_ID=2", "ids go from 0 to 1"]),
@@ -225,10 +229,14 @@ def test_refusal_names_both_sides(role: str, changes: dict[str, Any], words: lis
     assert views_in(job.worker(4, 1))
 
 
-def test_refusal_of_one_server_too_many() -> None:
-    job = Job()
-    job.server(1)
-    assert "one too many" in refusal_in(job.server(2, host="b"))
+def test_what_the_scheduler_must_have_alike_is_compared_with_it() -> None:
+    agreed = {"PS_HEARTBEAT_TIMEOUT": "10", "PS_HEARTBEAT_INTERVAL": "1"}
+    state = membership.begin(0.0, 1, 0, TIMEOUT_S, agreed=agreed)
+    said = {"BYTEPS_PARTITION_BYTES": "4096", "PS_HEARTBEAT_TIMEOUT": "60", "PS_HEARTBEAT_INTERVAL": "1"}
+    lone = register("worker", num_workers=1, num_servers=0, agreed=said)
+    state, actions, _ = membership.step(0.0, state, Registered(1, 1001, lone))
+    text = refusal_in(list(actions))
+    assert f"{WORKER_0} has PS_HEARTBEAT_TIMEOUT=60, the scheduler has PS_HEARTBEAT_TIMEOUT=10" in text
 
 
 def test_late_comer_is_refused_and_the_job_goes_on() -> None:
@@ -292,7 +300,6 @@ def test_a_job_on_one_machine_needs_no_servers() -> None:
     job = Job(1, 0)
     job.worker(1, 0, local_rank=1, local_size=2)
     assert job.reason == "0 of 1 workers; missing worker 0 (local rank 0)"
-    assert "one too many" in refusal_in(job.server(2))
     views = views_in(job.worker(3, 0, local_rank=0, local_size=2))
     assert {seat: view.rank for seat, view in views.items()} == {3: 0, 1: 1}
     assert views[1].servers() == [] and views[1].size == 2
@@ -338,10 +345,99 @@ def test_loss_of_a_member_is_told_to_all(event: Event, role: str, rank: int) -> 
     assert job.feed(Closed(2, "later")) == []
 
 
+def lost_in(actions: list[Action]) -> Lost:
+    """What everybody is told, and the launcher too."""
+    messages = list(told(actions, Lost).values())
+    assert len(set(messages)) == 1 and end_of(actions).lost == messages[0]
+    return messages[0]
+
+
+def test_a_worker_that_needs_one_that_left_is_not_the_reason() -> None:
+    """Worker 0 has fewer steps than worker 1, which fails because of it."""
+    job = Job().run()
+    job.feed(Left(1, reason="it left after 5 operations"))
+    because = Lost("worker", 0, "host-worker-0", "x: worker 0 has left the job")
+    lost = lost_in(job.feed(Left(2, failed=True, reason="PeerLostError: ...", because=because)))
+    assert (lost.role, lost.rank, lost.host, lost.pid) == ("worker", 0, "host-worker-0", 100)
+    assert (
+        "it left after 5 operations, and worker 1 (host host-worker-1, pid 101) still needed it"
+        in lost.reason
+    )
+    assert "x: worker 0 has left the job" in lost.reason and "uneven" in lost.reason
+
+
+def test_a_worker_that_has_lost_another_knows_it_before_the_scheduler() -> None:
+    job = Job().run()
+    lost = lost_in(job.feed(Left(2, failed=True, because=Lost("server", 0, "h", "its connection closed"))))
+    assert (lost.role, lost.rank, lost.pid) == ("server", 0, 100)
+    assert lost.reason == "worker 1 (host host-worker-1, pid 101) has lost it: its connection closed"
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler", "server"])
+def test_a_loss_that_nobody_can_have_had_is_ones_own(role: str) -> None:
+    job = Job().run()
+    lost = lost_in(job.feed(Left(2, failed=True, because=Lost(role, 1, "h", "why"))))
+    assert (lost.role, lost.rank, lost.reason) == ("worker", 1, "why")
+
+
+def test_who_left_an_earlier_epoch_is_forgotten() -> None:
+    job = Job().run()
+    job.feed(Left(1, suspend=True))
+    job.feed(Left(2, reason="it left after 5 operations"))
+    job.worker(11, 0, num_workers=2)
+    job.worker(12, 1, num_workers=2)
+    assert job.state.phase is Phase.RUNNING and job.state.departed == {}
+
+
+def test_a_silent_member_is_told_when_it_was_given_up() -> None:
+    job = Job().run()
+    actions = job.feed(Closed(2, "no heartbeat", at_s=123.0))
+    assert told(actions, Lost)[2].at_s == 123.0  # it may only be stopped, and read this when it wakes up
+
+
 def test_accusation_of_one_that_left_is_no_news() -> None:
     job = Job().run()
     job.feed(Left(2))
     assert job.feed(Accused(101, "worker", 1, "its connection closed")) == []
+
+
+def test_two_that_cannot_reach_each_other_are_named_when_both_reach_the_scheduler() -> None:
+    job = Job().run()
+    assert job.feed(Unreached(1, "server", 0, "nothing came through for 12.6 s")) == [ListenFor(101)]
+    assert job.state.phase is Phase.RUNNING
+    assert job.feed(Heard(2)) == []  # of another one
+    actions = job.feed(Heard(101))
+    messages = told(actions, Lost)
+    assert messages.keys() == {1, 2, 101}
+    expected = (
+        f"{WORKER_0} and server 0 (host host-server-0, pid 100) cannot reach each other: nothing came "
+        "through for 12.6 s; both reach the scheduler; look for a firewall or a broken link between their "
+        "hosts"
+    )
+    errors = [loss.told(messages[seat], *who) for seat, who in ((1, ("worker", 0)), (101, ("server", 0)))]
+    assert {str(error) for error in errors} == {f"{expected}; this job cannot go on, start it again"}
+    # To each end, the other one is what was lost.
+    assert [(error.role, error.rank) for error in errors] == [("server", 0), ("worker", 0)]
+    assert [error.reason for error in errors] == [expected, expected]
+    end = end_of(actions)
+    assert (end.code, end.error, end.text) == (1, "PeerLostError", expected)
+    assert statement.of(end) == Verdict(statement.SELF, None, expected)  # neither of the two is to blame
+
+
+def test_one_that_nobody_hears_any_more_is_lost_and_not_cut_off() -> None:
+    job = Job().run()
+    job.feed(Unreached(1, "server", 0, "nothing came through"))
+    lost = told(job.feed(Closed(101, "no heartbeat came for 11.0 s")), Lost)[1]
+    assert lost.unreached_by is None and lost.reason == "no heartbeat came for 11.0 s"
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_a_cut_of_one_that_left_is_no_news(gone: int) -> None:
+    job = Job(3, 1).run()
+    job.feed(Unreached(1, "worker", 1, "nothing came through"))
+    job.feed(Left(gone))
+    assert job.feed(Heard(2)) == []
+    assert job.feed(Unreached(1, "worker", 1, "again")) == ([] if gone == 2 else [ListenFor(2)])
 
 
 @pytest.mark.parametrize("running", [False, True])
@@ -365,7 +461,7 @@ def suspended() -> Job:
     assert job.state.phase is Phase.RUNNING
     assert job.feed(Left(2, suspend=True)) == [Departure(2, 1)]
     assert job.state.phase is Phase.FORMING
-    assert job.reason == "2 suspended workers; waiting for resume()"
+    assert job.reason == "2 workers have left and may come back, with init() or resume()"
     return job
 
 
@@ -374,7 +470,8 @@ def test_suspended_workers_form_the_next_epoch() -> None:
     job.now = 10 * TIMEOUT_S
     assert job.feed(Ticked()) == []  # a suspension may last
     job.worker(11, 0)
-    assert job.reason == "1 of 2 workers, 1 of 1 servers; missing worker 1"
+    left = "left, and have not called init() or resume() again: worker 1 (host host-worker-1)"
+    assert job.reason == f"1 of 2 workers, 1 of 1 servers; missing worker 1; {left}"
     views = views_in(job.worker(12, 1))
     assert {view.epoch for view in views.values()} == {2} and views.keys() == {11, 12, 101}
     assert views[101].rank == 0
@@ -473,8 +570,13 @@ def test_random_events_never_break_the_machine(seed: int) -> None:
                     Registered(seat, 1000 + seat, register("worker", rng.randrange(3))),
                     Registered(seat, 1000 + seat, register("server")),
                     Left(seat, suspend=rng.random() < 0.5, failed=rng.random() < 0.1),
+                    Left(seat, failed=True, because=Lost("worker", rng.randrange(3), "h", "x"))
+                    if rng.random() < 0.1
+                    else Ticked(),
                     Closed(seat, "x") if rng.random() < 0.3 else Ticked(),
                     Accused(seat, "worker", rng.randrange(2), "x") if rng.random() < 0.1 else Ticked(),
+                    Unreached(seat, "server", 0, "x") if rng.random() < 0.1 else Ticked(),
+                    Heard(seat),
                 ]
             )
             job.now += rng.random()

@@ -33,6 +33,9 @@ def test_every_environment_is_without_contradictions(nodes: list[str], servers: 
         config = load(env)
         config.check()
         assert env["RANK"] == str(place.rank) and config.warnings == ()
+        assert config.launch_id == "id"
     if servers:
         for role in ("scheduler", "server"):
-            load(service_environment(job, role)).require_distributed()
+            config = load(service_environment(job, role))
+            config.require_distributed()
+            assert config.launch_id == "id"

@@ -51,6 +51,11 @@ def test_the_scheduler_has_our_environment_and_the_socket() -> None:
     assert scheduler.fds == (5,)
 
 
+def test_the_scheduler_speaks_through_our_pipe_to_the_launcher() -> None:
+    (scheduler,) = made(BYTEPS_BLAME="7:1234")
+    assert scheduler.env["BYTEPS_BLAME"] == "7:1234"
+
+
 def test_without_an_inherited_socket_the_scheduler_binds_its_address() -> None:
     environ = {name: text for name, text in RANK.items() if name != "BYTEPS_LISTEN_FD"}
     (scheduler,) = commands(load(environ), environ, "python")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import types
 import weakref
 from typing import Any
@@ -243,11 +244,44 @@ def test_calls_without_a_name_are_refused_where_order_can_differ() -> None:
         session.tensor("push_pull", None, 0, (4,))
 
 
+def test_who_ends_because_of_another_says_so_when_it_leaves(session: Session) -> None:
+    session.lost(PeerLostError("worker 0 is gone", "worker", 0, "a"))
+    session.leave(failed=True, reason="PeerLostError: ...")
+    (goodbye,) = session._control.left  # type: ignore[attr-defined]
+    assert (goodbye["because"].role, goodbye["because"].rank) == ("worker", 0)
+
+
+def test_who_leaves_in_peace_says_how_much_it_did(session: Session) -> None:
+    start(session)
+    session.leave()
+    (goodbye,) = session._control.left  # type: ignore[attr-defined]
+    assert goodbye["reason"] == "it left after 1 operation" and goodbye["because"] is None
+
+
+def test_who_was_given_up_by_the_others_waits_for_the_words_of_the_scheduler(session: Session) -> None:
+    """The board of the machine says it first, in words that are meant for others."""
+    handle = start(session)
+    handle_of(session).complete(planes.FakeOpError("lost", "worker 1 (host b) was lost", "worker", 1, "b"))
+    verdict = PeerLostError("this process was declared lost", "worker", 1, "b")
+    later = threading.Timer(0.05, session.lost, (verdict,))
+    later.start()
+    with pytest.raises(PeerLostError, match=r"^this process was declared lost$"):
+        handle.wait()
+    later.join()
+
+
+def test_who_was_given_up_and_hears_no_more_says_so(session: Session) -> None:
+    handle = start(session)
+    handle_of(session).complete(planes.FakeOpError("lost", "worker 1 (host b) was lost", "worker", 1, "b"))
+    with pytest.raises(PeerLostError, match=r"^this process was given up by the others: worker 1 \(host b\)"):
+        handle.wait()
+
+
 def test_leaving_twice_says_goodbye_once(session: Session) -> None:
     session.leave(failed=True, reason="ValueError: x")
     session.leave()
     assert session._control.left == [  # type: ignore[attr-defined]
-        {"suspend": False, "failed": True, "reason": "ValueError: x"}
+        {"suspend": False, "failed": True, "reason": "ValueError: x", "because": None}
     ]
     assert session._client.closed  # type: ignore[attr-defined]
 

@@ -121,6 +121,8 @@ def test_one_node_is_a_job_without_servers() -> None:
 def test_all_tasks_agree() -> None:
     shares = [share_of(task(node, local)) for node in range(3) for local in range(2)]
     assert len({(s.root_uri, s.root_port, s.master_port, s.job_id, s.servers, s.sizes) for s in shares}) == 1
+    assert {s.launch_id for s in shares} == {"slurm-4711-0-0"}
+    assert share_of(task(0, 0, SLURM_RESTART_COUNT="1")).launch_id == "slurm-4711-0-1"
     assert shares[0].root_uri == "gpu08" and sum(s.scheduler for s in shares) == 1
     started = [k for s in shares for k in s.own_servers]
     assert sorted(started) == list(range(shares[0].servers))

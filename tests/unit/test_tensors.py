@@ -28,7 +28,7 @@ def client() -> planes.FakeClient:
 
 @pytest.fixture
 def tensors(control: planes.FakeControl, client: planes.FakeClient) -> Tensors:
-    return Tensors(control, client, config.load({"BYTEPS_PARTITION_BYTES": "101"}))
+    return Tensors(control, client, config.load({}))
 
 
 def test_many_tensors_are_declared_with_one_message(tensors: Tensors, control: planes.FakeControl) -> None:
@@ -37,11 +37,11 @@ def test_many_tensors_are_declared_with_one_message(tensors: Tensors, control: p
     assert len(tensors.by_name) == 199
 
 
-def test_the_core_gets_bytes_and_partition_size_in_whole_elements(
+def test_the_core_gets_bytes_and_the_partition_size_of_the_scheduler(
     tensors: Tensors, client: planes.FakeClient
 ) -> None:
     tensors.declare([Spec("x", FLOAT64, (3, 5))])
-    assert client.declared == [(0, "x", FLOAT64, 120, 96, [(0, 0)], False)]
+    assert client.declared == [(0, "x", FLOAT64, 120, planes.PARTITION_BYTES, [(0, 0)], False)]
 
 
 def test_a_tensor_declared_alike_costs_no_message(tensors: Tensors, control: planes.FakeControl) -> None:

@@ -24,6 +24,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 // There when the target is built with a sanitizer: called before the sanitizer ends the process.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
+// Of g++ the undefined behaviour sanitizer ends the process without that call: a signal tells us, too.
+extern "C" const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
 
 namespace {
 

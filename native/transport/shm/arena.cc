@@ -1,8 +1,11 @@
 #include "transport/shm/arena.h"
 
+#include <algorithm>
 #include <iterator>
-#include <new>
 #include <stdexcept>
+#include <string>
+
+#include "base/memory.h"
 
 namespace byteps {
 namespace {
@@ -19,21 +22,30 @@ std::byte* Arena::allocate(size_t bytes) {
   for (auto it = free_.begin(); it != free_.end(); ++it) {  // first fit: keeps what is used together
     const auto [offset, room] = *it;
     if (room < wanted) continue;
-    free_.erase(it);
-    if (room > wanted) free_[offset + wanted] = room - wanted;
+    if (wanted >= kReleaseBytes) MemoryGate::shared().ask(wanted);  // its pages are not there yet
     used_[offset] = wanted;
+    if (room == wanted) {
+      free_.erase(it);
+    } else {
+      auto rest = free_.extract(it);
+      rest.key() += wanted;
+      rest.mapped() -= wanted;
+      free_.insert(std::move(rest));
+    }
     return memory_->data() + offset;
   }
-  throw std::bad_alloc();
+  throw OutOfMemory("no memory for " + std::to_string(bytes) +
+                    " bytes in the shared memory of this rank, which has " +
+                    std::to_string(memory_->bytes()));
 }
 
+// Needs no memory itself: it is called when something ends.
 void Arena::free(std::byte* block) {
   std::lock_guard lock(mutex_);
-  const auto offset_of_block = static_cast<size_t>(block - memory_->data());
-  const auto used = used_.find(offset_of_block);
-  if (used == used_.end()) throw std::invalid_argument("not a block of this arena");
-  auto [offset, bytes] = *used;
-  used_.erase(used);
+  auto node = used_.extract(static_cast<size_t>(block - memory_->data()));
+  if (!node) throw std::invalid_argument("not a block of this arena");
+  const size_t offset = node.key();
+  size_t& bytes = node.mapped();
   if (bytes >= kReleaseBytes) {
     const size_t first = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
     const size_t last = (offset + bytes) / kPageBytes * kPageBytes;
@@ -52,7 +64,7 @@ void Arena::free(std::byte* block) {
       return;
     }
   }
-  free_[offset] = bytes;
+  free_.insert(std::move(node));
 }
 
 size_t Arena::used_bytes() const {

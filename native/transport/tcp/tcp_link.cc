@@ -1,10 +1,13 @@
 #include "transport/tcp/tcp_link.h"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +25,21 @@ constexpr size_t kMaxBatchFrames = 64;
 constexpr size_t kMaxBatchBytes = 2 * limits::kPieceBytes;
 // A link that has read this much lets the others of its loop have a turn.
 constexpr size_t kReadBudgetBytes = 4 * limits::kPieceBytes;
+// Linux 6.15: the longest pause between two tries to send something again. Not yet in every header.
+constexpr int kTcpRtoMaxMs = 44;
+constexpr int64_t kRtoMaxBeforeNs = 120 * kNanosecondsPerSecond;
+
+int get_option(int fd, int level, int name, int otherwise) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, level, name, &value, &size) == 0 ? value : otherwise;
+}
+
+void set_option(int fd, int level, int name, int value) {
+  setsockopt(fd, level, name, &value, sizeof(value));  // a socket that has no such option does without
+}
+// Long enough that waking up costs little beside reading this much, short enough for any socket's buffer.
+constexpr size_t kMostToWaitForBytes = limits::kFarPieceBytes;
 
 }  // namespace
 
@@ -47,6 +65,17 @@ void TcpLink::close() {
   batch_.clear();
 }
 
+void TcpLink::give_up(End end, const char* why) noexcept {
+  if (!alive()) return;
+  close();
+  std::string reason;
+  try {
+    reason = why;
+  } catch (const std::bad_alloc&) {
+  }
+  watcher_.on_end(*this, end, reason);
+}
+
 void TcpLink::end(End end, const std::string& reason) {
   close();
   watcher_.on_end(*this, end, reason);
@@ -70,7 +99,7 @@ void TcpLink::receive() {
     const ssize_t n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
     if (n < 0) {
       if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return wake_at(reader_.missing());
       return end(End::closed, std::strerror(errno));
     }
     if (n == 0) {
@@ -84,9 +113,14 @@ void TcpLink::receive() {
       return end(End::violation, error.what());
     } catch (const PeerGone& gone) {
       return end(End::closed, gone.what());
+    } catch (const std::bad_alloc& lack) {
+      return give_up(End::exhausted, lack.what());
     }
     // A short read means that the socket is empty: the epoll is level-triggered and tells when it is not.
-    if (static_cast<size_t>(n) < room) return;
+    if (static_cast<size_t>(n) < room) {
+      if (alive()) wake_at(reader_.missing());
+      return;
+    }
     budget -= std::min(budget, static_cast<size_t>(n));
   }
 }
@@ -133,10 +167,18 @@ void TcpLink::sent(size_t bytes) {
 void TcpLink::flush() {
   if (flushing_) return;  // a source may call back into us
   flushing_ = true;
+  try {
+    send();
+  } catch (const std::bad_alloc& lack) {  // of a source that makes what it sends
+    give_up(End::exhausted, lack.what());
+  }
+  flushing_ = false;
+}
+
+void TcpLink::send() {
   while (alive()) {
     if (batch_at_ == batch_.size() && !fill_batch()) {
-      want_write(false);
-      break;
+      return want_write(false);
     }
     iovec windows[2 * kMaxBatchFrames];
     size_t count = 0;
@@ -160,16 +202,11 @@ void TcpLink::flush() {
     const ssize_t n = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0) {
       if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        want_write(true);
-        break;
-      }
-      flushing_ = false;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return want_write(true);
       return end(End::closed, std::strerror(errno));
     }
     sent(static_cast<size_t>(n));
   }
-  flushing_ = false;
 }
 
 void TcpLink::let_go(const std::byte* begin, const std::byte* end, BufferPool& pool) {
@@ -178,7 +215,11 @@ void TcpLink::let_go(const std::byte* begin, const std::byte* end, BufferPool& p
   for (size_t i = batch_at_; i < batch_.size(); ++i) {
     OutFrame& frame = batch_[i];
     if (!inside(frame.payload)) continue;
-    frame.keep = pool.take(frame.header.length);
+    try {
+      frame.keep = pool.take(frame.header.length);
+    } catch (const std::bad_alloc& lack) {  // the frame cannot be finished, and so nothing can follow it
+      return give_up(End::exhausted, lack.what());
+    }
     std::memcpy(frame.keep.data(), frame.payload, frame.header.length);
     frame.payload = frame.keep.data();
   }
@@ -190,12 +231,57 @@ void TcpLink::want_write(bool yes) {
   loop_.modify(fd_.get(), yes ? EPOLLIN | EPOLLOUT : EPOLLIN, this);
 }
 
+// A slow link brings a piece packet by packet, and nothing can be done before its last one: the kernel wakes
+// us for that. A peer that closes or is lost wakes us all the same.
+void TcpLink::wake_at(size_t bytes) {
+  bytes = std::clamp<size_t>(bytes, 1, kMostToWaitForBytes);
+  if (bytes == wake_at_bytes_) return;
+  wake_at_bytes_ = bytes;
+  const int value = static_cast<int>(bytes);
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof value);  // if it cannot: more wake-ups
+}
+
 int64_t TcpLink::round_trip_ns() const {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
   if (size < offsetof(tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt)) return 0;  // an old kernel
   return info.tcpi_min_rtt == UINT32_MAX ? 0 : int64_t{info.tcpi_min_rtt} * 1000;
+}
+
+bool TcpLink::delivered() const {
+  int bytes = 0;  // sent and not acknowledged, or not even sent; 0 where the kernel cannot tell
+  return batch_at_ == batch_.size() && (::ioctl(fd_.get(), SIOCOUTQ, &bytes) != 0 || bytes == 0);
+}
+
+bool TcpLink::has_unread() const {
+  int bytes = 0;
+  return ::ioctl(fd_.get(), FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+void TcpLink::watch(bool wanted, int64_t now) {
+  if (!alive() || options_.tolerated_ns == 0) return;
+  if (wanted != reach_.has_value()) {
+    // Only while something is wanted: a thousand idle connections would otherwise chat for nothing.
+    set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, wanted);
+    reach_.reset();
+    if (!wanted) return;
+    set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, 1);
+    set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, 1);
+    const int pause_ms = get_option(fd_.get(), IPPROTO_TCP, kTcpRtoMaxMs, -1);
+    reach_.emplace(options_.tolerated_ns, pause_ms > 0 ? int64_t{pause_ms} * 1'000'000 : kRtoMaxBeforeNs);
+  }
+  if (!wanted) return;
+  if (const int64_t silent = reach_->cut_for_ns(now, questions()); silent > 0) {
+    end(End::unreachable, "nothing came through for " + seconds_text(silent) + " s");
+  }
+}
+
+Questions TcpLink::questions() const {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+  return {unsigned{info.tcpi_retransmits} + info.tcpi_probes, info.tcpi_bytes_acked};
 }
 
 bool TcpLink::nearby() const {

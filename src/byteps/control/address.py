@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from byteps.control import ports as ports_in_use
+from byteps.endpoint import joined
 from byteps.errors import ConfigError
 
 BACKLOG = 1_024
@@ -25,8 +26,16 @@ def text_of(address: Any) -> str:
     """
     if not isinstance(address, tuple):
         return str(address) or "a local socket"
-    host, port = address[0], address[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return joined(address[0], address[1])
+
+
+def peer_of(sock: socket.socket) -> tuple[str, int]:
+    """Address and port of the other end; one that is already gone has none."""
+    try:
+        address = sock.getpeername()
+    except OSError:
+        return "an address that has gone", 0
+    return (address[0], address[1]) if isinstance(address, tuple) else ("a local socket", 0)
 
 
 def own_address(node_host: str, interface: str, towards_scheduler: str) -> str:
@@ -90,7 +99,7 @@ def listen(host: str, ports: range, variable: str) -> socket.socket:
             failure = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 break
-    tried = f"{host}:{ports[0]}" if len(ports) == 1 else f"{host}:{ports[0]}-{ports[-1]}"
+    tried = joined(host, str(ports[0]) if len(ports) == 1 else f"{ports[0]}-{ports[-1]}")
     if failure is not None and failure.errno == errno.EADDRNOTAVAIL:
         raise failure
     reason = failure.strerror if failure else "no port given"

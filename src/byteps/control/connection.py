@@ -7,6 +7,8 @@ byte read too many would be lost. Every returned socket is connected, non-blocki
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import os
 import socket
 import threading
@@ -21,10 +23,14 @@ from byteps.control.address import text_of
 from byteps.control.channel import wire_log
 from byteps.control.handshake import TIMEOUT_S, AcceptorHandshake, ClientHandshake, State, no_probe
 from byteps.control.hello import Hello, Memory, job_name
+from byteps.control.shortage import explained, is_shortage
+from byteps.endpoint import joined
 from byteps.errors import HandshakeError
-from byteps.observe.logging import logger
+from byteps.observe.limited import Limited
+from byteps.observe.text import clean
 
 MAX_PENDING = 256  # handshakes in progress; one more closes the oldest
+ACCEPT_AGAIN_S = 0.1  # when there was no descriptor or no memory for a connection
 ATTEMPT_S = 10.0  # one attempt to connect: a host that drops packets must not eat the whole time-out
 
 
@@ -60,8 +66,8 @@ async def open_socket(host: str, port: int, handshake: ClientHandshake) -> socke
         raise
     if handshake.state is State.FAILED:
         sock.close()
-        raise HandshakeError(f"handshake with {host}:{port} failed: {handshake.reason}")
-    wire_log.info("connected to %s:%d", host, port)
+        raise HandshakeError(f"handshake with {joined(host, port)} failed: {handshake.reason}")
+    wire_log.info("connected to %s", joined(host, port))
     return sock
 
 
@@ -147,8 +153,9 @@ class Acceptor:
     """Accepts connections on a listening socket for ever; hands on those whose handshake succeeds.
 
     ``admit(hello, epoch)`` says why a peer that is one of ours may not come in all the same, or nothing.
-    ``welcome(sock, hello, epoch)`` gets the socket. A stranger costs one log line, and nothing else.
-    ``probe`` is that of the handshake, for connections whose ends may read each other's memory.
+    ``welcome(sock, hello, epoch)`` gets the socket. A stranger costs a line in the log at most, and nothing
+    else. ``probe`` is that of the handshake, for connections whose ends may read each other's memory.
+    ``lines`` are those that the user of this object, too, logs about strangers.
     """
 
     def __init__(
@@ -158,13 +165,15 @@ class Acceptor:
         admit: Callable[[Hello, int], str],
         welcome: Callable[[socket.socket, Hello, int], None],
         probe: Callable[[Memory], Memory] = no_probe,
+        lines: Limited | None = None,
     ) -> None:
+        self._lines = lines or Limited()
         self._listener = listener
         self._credentials = credentials
         self._admit = admit
         self._welcome = welcome
         self._probe = probe
-        self._pending: OrderedDict[asyncio.Task[None], str] = OrderedDict()
+        self._pending: OrderedDict[asyncio.Task[None], Any] = OrderedDict()  # and the peer's address
 
     async def run(self) -> None:
         """Until cancelled; then closes the listener and every connection still in its handshake."""
@@ -175,28 +184,40 @@ class Acceptor:
                 try:
                     sock, address = await loop.sock_accept(self._listener)
                 except OSError as error:
-                    # Out of descriptors, or the peer is already gone. Trying again at once would spin.
-                    logger.warning("cannot accept a connection: %s", error)
-                    await asyncio.sleep(0.1)
+                    await self._not_accepted(error)
                     continue
-                self._begin(sock, text_of(address))
+                self._begin(sock, address)
         finally:
             self._listener.close()
             for task in self._pending:
                 task.cancel()
+            self._lines.settle()
 
-    def _begin(self, sock: socket.socket, address: str) -> None:
+    async def _not_accepted(self, error: OSError) -> None:
+        """Out of descriptors or memory: trying again at once would spin. Or the peer is already gone."""
+        text = f"cannot accept a connection: {explained(error)}"
+        self._lines.warning("new connections", str(error.errno), text)
+        if is_shortage(error):
+            self._close_oldest("there are no more file descriptors")
+        if is_shortage(error) or error.errno in (errno.ENOBUFS, errno.ENOMEM):
+            await asyncio.sleep(ACCEPT_AGAIN_S)
+
+    def _close_oldest(self, reason: str) -> None:
+        """Those who hold a handshake open for long are strangers, or hang."""
+        if self._pending:
+            task, address = self._pending.popitem(last=False)
+            task.cancel()
+            text = f"closed the connection from {text_of(address)}: {reason}"
+            self._lines.warning(_host(address), reason, text)
+
+    def _begin(self, sock: socket.socket, address: Any) -> None:
         if len(self._pending) >= MAX_PENDING:
-            oldest, its_address = self._pending.popitem(last=False)
-            oldest.cancel()
-            logger.warning(
-                "closed the connection from %s: %d handshakes are in progress", its_address, MAX_PENDING
-            )
+            self._close_oldest(f"{MAX_PENDING} handshakes are in progress")
         task = asyncio.ensure_future(self._shake_hands(sock, address))
         self._pending[task] = address
         task.add_done_callback(lambda done: self._pending.pop(done, None))
 
-    async def _shake_hands(self, sock: socket.socket, address: str) -> None:
+    async def _shake_hands(self, sock: socket.socket, address: Any) -> None:
         job_id, secret = self._credentials.job_id, self._credentials.secret
         handshake = AcceptorHandshake(job_id, secret, self._admit, self._probe)
         began = time.monotonic()
@@ -210,14 +231,22 @@ class Acceptor:
             )
         except OSError as error:
             reason = f"{why(error)} ({handshake.state.value})"
+        except Exception as error:  # a mistake of ours must not make it the stranger's job to end us
+            reason = f"{type(error).__name__}: {clean(str(error), 300)}"
+            self._lines.log(logging.ERROR, _host(address), reason, f"the handshake itself failed: {reason}")
         except BaseException:
             sock.close()
             raise
         if handshake.state is State.ACCEPTED and handshake.peer is not None and not reason:
-            wire_log.info(
-                "%s connection of a %s from %s", handshake.peer.channel, handshake.peer.role, address
-            )
-            self._welcome(sock, handshake.peer, handshake.epoch)
+            peer = handshake.peer
+            wire_log.info("%s connection of a %s from %s", peer.channel, peer.role, text_of(address))
+            self._welcome(sock, peer, handshake.epoch)
             return
         sock.close()
-        logger.warning("refused the connection from %s: %s", address, reason)
+        text = f"refused the connection from {text_of(address)}: {reason}"
+        self._lines.warning(_host(address), reason, text)
+
+
+def _host(address: Any) -> str:
+    """Without the port, which is another one each time."""
+    return str(address[0]) if isinstance(address, tuple) else text_of(address)

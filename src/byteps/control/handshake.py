@@ -23,6 +23,9 @@ maker. Without a secret the middle two frames fall away; one end with and one wi
 
 The driver reads exactly ``wanted`` bytes, gives them to ``receive`` and sends what that returns, until
 ``state`` is ACCEPTED or FAILED. So it never reads a byte that belongs to whoever uses the socket next.
+
+A caller that has not proved itself learns what it needs to mend its own settings, and nothing of the job: the
+acceptor answers with the job number that the caller used, and keeps the name of its own job for its log.
 """
 
 from __future__ import annotations
@@ -38,10 +41,10 @@ import msgspec
 from byteps import _core
 from byteps._version import __version__
 from byteps.control.hello import (
+    DECODERS,
     FRAME_NAMES,
     NO_MEMORY,
     NONCE_BYTES,
-    PAYLOADS,
     Challenge,
     Hello,
     Memory,
@@ -52,12 +55,17 @@ from byteps.control.hello import (
     job_number,
     prove,
 )
+from byteps.control.said import unpack
+from byteps.errors import ProtocolError
 
 MAX_PAYLOAD_BYTES = 4_096  # nobody is trusted yet, so nobody may make us hold more
 TIMEOUT_S = 10.0  # from the first byte to the verdict, on both ends
+NO_JOB = 1  # in a REJECT for one that has not said its own: a number that tells nothing, and not 0
 
 ALIKE = "set the same BYTEPS_JOB_SECRET on all processes of the job, or on none"
 NO_SECRET = "the caller has none; set BYTEPS_JOB_SECRET (or BYTEPS_JOB_SECRET_FILE) to the job's value there"
+ONE_VERSION = "install one version everywhere"
+OWN_PORT = "give each job its own DMLC_PS_ROOT_PORT, or set BYTEPS_JOB_ID alike"
 
 
 class State(enum.Enum):
@@ -99,11 +107,11 @@ class _Handshake:
             if not self._header:
                 return self._take_header(data)
             _core.check_payload(self._header, data)
-            payload = msgspec.msgpack.decode(data, type=PAYLOADS[self._type])
+            payload = unpack(DECODERS[self._type], data, FRAME_NAMES[self._type])
         except _core.WireError as error:
             return self._fail(f"the bytes received are not a byteps handshake: {error}")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return self._fail(f"{FRAME_NAMES[self._type]} does not decode: {error}")
+        except ProtocolError as error:
+            return self._fail(str(error))
         self._header, self.wanted = b"", _core.HEADER_BYTES
         sent = self._transitions[self.state, self._type](self, payload)
         if self.state in (State.ACCEPTED, State.FAILED):
@@ -119,19 +127,18 @@ class _Handshake:
             return self._fail(f"handshake payload of {length} bytes, at most {MAX_PAYLOAD_BYTES} are allowed")
         if self._type == _core.FRAME_HELLO:
             self.epoch = epoch
+            self._job = int.from_bytes(header[8:16], "little") or NO_JOB
         self._header, self.wanted = header, length
         return self.receive(b"") if length == 0 else b""
 
     def _frame(self, kind: int, payload: msgspec.Struct) -> bytes:
         return _core.encode_frame(kind, self._job, self.epoch, 0, msgspec.msgpack.encode(payload))
 
-    def _fail(self, reason: str) -> bytes:
-        self.state, self.reason, self.wanted = (
-            State.FAILED,
-            reason[:1_000],
-            0,
-        )  # may quote a stranger at length
-        return self._farewell(self.reason)
+    def _fail(self, reason: str, told: str = "") -> bytes:
+        """``told``: what the other end may know of the reason, if that is less."""
+        self.state, self.wanted = State.FAILED, 0
+        self.reason = reason[:1_000]  # it may quote a stranger at length
+        return self._farewell((told or reason)[:1_000])
 
     def _farewell(self, reason: str) -> bytes:
         return b""
@@ -225,6 +232,7 @@ class AcceptorHandshake(_Handshake):
         probe: Callable[[Memory], Memory] = no_probe,
     ) -> None:
         super().__init__(job_id, secret, State.GREETING)
+        self._job = NO_JOB
         self.peer: Hello | None = None
         self._admit = admit
         self._probe = probe
@@ -233,14 +241,16 @@ class AcceptorHandshake(_Handshake):
     def _greeted(self, hello: Hello) -> bytes:
         self.peer = hello
         if hello.version != _core.PROTOCOL_VERSION:
+            called = f"protocol version {hello.version} (byteps {hello.package_version!r}) called, version "
             return self._fail(
-                f"protocol version {hello.version} (byteps {hello.package_version!r}) called, version "
-                f"{_core.PROTOCOL_VERSION} (byteps {__version__!r}) answers; install one version everywhere"
+                f"{called}{_core.PROTOCOL_VERSION} (byteps {__version__!r}) answers; {ONE_VERSION}",
+                told=f"{called}{_core.PROTOCOL_VERSION} answers; {ONE_VERSION}",
             )
         if hello.job_id != self._job_id:
+            called = f"job id {hello.job_id!r} called,"
             return self._fail(
-                f"job id {hello.job_id!r} called, job {self._job_id!r} answers at this address; "
-                "give each job its own DMLC_PS_ROOT_PORT, or set BYTEPS_JOB_ID alike"
+                f"{called} job {self._job_id!r} answers at this address; {OWN_PORT}",
+                told=f"{called} another job answers at this address; {OWN_PORT}",
             )
         if len(hello.nonce) != NONCE_BYTES:
             return self._fail(f"HELLO has a nonce of {len(hello.nonce)} bytes, not {NONCE_BYTES}")

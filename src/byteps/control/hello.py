@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from byteps import _core
+from byteps.control.said import Said, Text
 
 NONCE_BYTES = 32
 
@@ -62,8 +63,8 @@ class Welcome(msgspec.Struct, frozen=True):
     memory: Memory = NO_MEMORY  # of a server that could read the caller
 
 
-class Reject(msgspec.Struct, frozen=True):
-    reason: str
+class Reject(Said, frozen=True):
+    reason: Text
 
 
 FRAME_NAMES = {
@@ -75,12 +76,12 @@ FRAME_NAMES = {
     _core.FRAME_CONTROL: "CONTROL",
     _core.FRAME_BEAT: "BEAT",
 }
-PAYLOADS: dict[int, type[msgspec.Struct]] = {
-    _core.FRAME_HELLO: Hello,
-    _core.FRAME_CHALLENGE: Challenge,
-    _core.FRAME_PROOF: Proof,
-    _core.FRAME_WELCOME: Welcome,
-    _core.FRAME_REJECT: Reject,
+DECODERS: dict[int, msgspec.msgpack.Decoder[msgspec.Struct]] = {
+    _core.FRAME_HELLO: msgspec.msgpack.Decoder(Hello),
+    _core.FRAME_CHALLENGE: msgspec.msgpack.Decoder(Challenge),
+    _core.FRAME_PROOF: msgspec.msgpack.Decoder(Proof),
+    _core.FRAME_WELCOME: msgspec.msgpack.Decoder(Welcome),
+    _core.FRAME_REJECT: msgspec.msgpack.Decoder(Reject),
 }
 
 

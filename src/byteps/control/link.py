@@ -1,8 +1,8 @@
 """A member's connections with the scheduler: how they are made, watched and ended. Workers and servers alike.
 
 Start order does not matter: the scheduler may come later, so connecting is tried again until the deadline.
-The heartbeat connection is opened before the process registers, so a member is watched from its first moment
-on and a hung one is noticed while the job forms, too.
+The heartbeat connections are opened before the process registers, so a member is watched from its first
+moment on and a hung one is noticed while the job forms, too.
 """
 
 from __future__ import annotations
@@ -12,57 +12,78 @@ import os
 import secrets
 import socket
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from byteps import _core
 from byteps.config import Config
+from byteps.control import machine, origin
 from byteps.control.channel import Channel
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
 from byteps.control.messages import ComeBack, Failed, Leave, Message, Register, View, Waiting
+from byteps.control.patience import make_patient
+from byteps.control.shortage import is_shortage
+from byteps.endpoint import joined
 from byteps.errors import JoinError, JoinTimeoutError, ProtocolError
 from byteps.observe.logging import logger
+from byteps.observe.text import clean
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 LOCAL_RETRY_S = 0.2  # at last, in a job on one machine: cheap there, and its scheduler is always on its way
 QUIET_S = 2.0  # a start-up that is faster than this says nothing
 REPEAT_S = 5.0
+LONGEST_REPEAT_S = 60.0
+REASONS = 16
+BEAT_LINES = 2  # heartbeat connections of a member: native/liveness/beat_lines.h says why
 GRACE_S = 0.5  # between the end of a heartbeat and the verdict: messages that have arrived are read first
 
 
 class Progress:
-    """Says what a start-up waits for: not at once, when it changes, and every few seconds."""
+    """Says what a start-up waits for: not at once, when it changes, and again after 5, 10, 20... seconds.
 
-    def __init__(self) -> None:
+    A wait of five minutes makes eight lines, also when it goes to and fro between a few reasons.
+    """
+
+    def __init__(self, quiet_s: float = QUIET_S) -> None:
         self.text = ""
-        self._began = self._said_at = time.monotonic()
-        self._said = ""
+        self._began = time.monotonic()
+        self._quiet_s = quiet_s
+        self._next_at = 0.0
+        self._pauses: OrderedDict[str, tuple[float, float]] = OrderedDict()  # text -> not before, then after
 
     def say(self, text: str) -> None:
         self.text = text
         now = time.monotonic()
-        pause = 1.0 if text != self._said else REPEAT_S
-        if now - self._began >= QUIET_S and (not self._said or now - self._said_at >= pause):
-            self._said, self._said_at = text, now
-            logger.warning("%s", text)
+        not_before, pause = self._pauses.get(text, (self._began + self._quiet_s, REPEAT_S))
+        if now < max(not_before, self._next_at):
+            return
+        again = f" (for {now - self._began:.0f} s now)" if text in self._pauses else ""
+        self._next_at = now + 1.0
+        self._pauses[text] = now + pause, min(2 * pause, LONGEST_REPEAT_S)
+        while len(self._pauses) > REASONS:
+            self._pauses.popitem(last=False)
+        logger.warning("%s%s", text, again)
 
 
 class Link:
     """One member's control channel and heartbeat."""
 
-    def __init__(self, config: Config, channel: Channel, beat: socket.socket) -> None:
-        self.scheduler = f"{config.root_uri}:{config.root_port}"
+    def __init__(self, config: Config, channel: Channel, beats: list[socket.socket]) -> None:
+        self.scheduler = joined(config.root_uri, config.root_port)
         self._channel = channel
-        self._timeout_s = config.heartbeat_timeout_s
+        self._config = config
         self._liveness: _core.Liveness | None = _core.Liveness(
             job_number(config.job_id), config.heartbeat_interval_s, config.heartbeat_timeout_s
         )
-        self.fds = [channel.fileno(), beat.fileno()]  # open ones: a forked child must let go of them
-        self.own_address = str(beat.getsockname()[0])
+        # Open ones: a forked child must let go of them.
+        self.fds = [channel.fileno(), *(beat.fileno() for beat in beats)]
+        self.own_address = str(beats[0].getsockname()[0])
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._liveness.fileno(), self._beat_events)
-        self._liveness.add(beat.detach(), 0)
+        for beat in beats:
+            self._liveness.add(beat.detach(), 0)
 
     async def receive(self) -> Message:
         """The scheduler's next message; ConnectionError or ProtocolError when it is gone."""
@@ -92,33 +113,41 @@ class Link:
 
     def _beat_events(self) -> None:
         for kind, _, detail in self._liveness.events() if self._liveness is not None else []:
-            del self.fds[1:]  # the native side has closed it, and the number may be somebody else's soon
-            self._loop.call_later(GRACE_S, self._channel.cut, beat_reason(kind, detail, self._timeout_s))
+            del self.fds[1:]  # the native side has closed them, and the numbers may be somebody else's soon
+            self._loop.call_later(GRACE_S, self._channel.cut, beat_reason(kind, detail, self._config))
 
 
-def beat_reason(kind: str, detail: str, timeout_s: float) -> str:
+def beat_reason(kind: str, detail: str, config: Config) -> str:
     """An event of the heartbeat in words."""
     if kind == "silent":
-        return f"no heartbeat came for {timeout_s:g} s (PS_HEARTBEAT_TIMEOUT): it hangs or the network is cut"
-    return "its connection closed" if kind == "closed" else f"its heartbeat connection broke: {detail}"
+        timeout_s, interval_s = config.heartbeat_timeout_s, config.heartbeat_interval_s
+        return (
+            f"no heartbeat came for {detail} s; the limit is PS_HEARTBEAT_TIMEOUT = {timeout_s:g} and one "
+            f"PS_HEARTBEAT_INTERVAL of {interval_s:g}: it hangs, its machine is down, or the network is cut"
+        )
+    return "its connection closed" if kind == "closed" else f"its heartbeat connection broke: {clean(detail)}"
 
 
 async def connect(config: Config, role: str, instance: int) -> Link:
-    """One attempt to open both connections; OSError may go away with time, HandshakeError will not."""
+    """One attempt to open all connections; OSError may go away with time, HandshakeError will not."""
     credentials = credentials_of(config)
 
     async def open_one(channel: str) -> socket.socket:
         handshake = ClientHandshake(credentials.job_id, credentials.secret, channel, role, instance=instance)
-        return await open_socket(config.root_uri, config.root_port, handshake)
+        sock = await open_socket(config.root_uri, config.root_port, handshake)
+        return make_patient(sock, config)
 
-    control = await open_one("control")
+    opened: list[socket.socket] = []
     try:
-        beat = await open_one("beat")
+        for channel in ("control", *["beat"] * BEAT_LINES):
+            opened.append(await open_one(channel))
     except BaseException:
-        control.close()
+        for sock in opened:
+            sock.close()
         raise
-    scheduler = f"the scheduler at {config.root_uri}:{config.root_port}"
-    return Link(config, await Channel.over(control, job_number(config.job_id), scheduler), beat)
+    scheduler = f"the scheduler at {joined(config.root_uri, config.root_port)}"
+    control, *beats = opened
+    return Link(config, await Channel.over(control, job_number(config.job_id), scheduler), beats)
 
 
 class _NotNow(Exception):
@@ -136,7 +165,7 @@ async def join(
     progress = Progress()
     instance = secrets.randbits(62)  # only this member has this number
     delay = FIRST_RETRY_S
-    where = f"the scheduler at {config.root_uri}:{config.root_port}"
+    where = f"the scheduler at {joined(config.root_uri, config.root_port)}"
     if config.serverless and config.local_rank != 0:
         where += ", which rank 0 starts in init(),"
     while True:
@@ -151,6 +180,10 @@ async def join(
         except _NotNow as busy:
             progress.say(f"waiting for a place in the job: {busy}")
         except (OSError, ProtocolError) as error:
+            if is_shortage(error):  # of our own: waiting for the scheduler does not mend it
+                if link is not None:
+                    link.close()
+                raise
             reason = why(error) if isinstance(error, OSError) else str(error)
             progress.say(f"{where} cannot be reached yet: {reason}")
         except BaseException:
@@ -185,12 +218,26 @@ async def _wait_for_view(link: Link, register: Register, deadline: float, say: C
             raise (JoinTimeoutError if message.error == "JoinTimeoutError" else JoinError)(message.text)
 
 
-def registration(config: Config, role: str, *, address: str = "", port: int = 0, shards: int = 0) -> Register:
-    """What this process says about itself. Servers need not know how workers cut their tensors."""
+def agreed_heartbeat(config: Config) -> dict[str, str]:
+    """What all members and the scheduler must have alike: each knows when the others would give it up."""
+    return {
+        "PS_HEARTBEAT_INTERVAL": f"{config.heartbeat_interval_s:g}",
+        "PS_HEARTBEAT_TIMEOUT": f"{config.heartbeat_timeout_s:g}",
+    }
+
+
+def registration(
+    config: Config, role: str, own_address: str, *, address: str = "", port: int = 0, shards: int = 0
+) -> Register:
+    """What this process says about itself. Servers need not know how workers cut their tensors.
+
+    ``own_address`` is the one towards the scheduler, ``address`` the one for others if that is another.
+    """
     agreed = {
         "protocol version": str(_core.PROTOCOL_VERSION),
         "BYTEPS_ENABLE_ASYNC": str(int(config.enable_async)),
         "BYTEPS_ENABLE_IPC": str(int(config.enable_ipc)),
+        **agreed_heartbeat(config),
     }
     if role == "worker":
         agreed["BYTEPS_PARTITION_BYTES"] = str(config.partition_bytes)
@@ -203,10 +250,12 @@ def registration(config: Config, role: str, *, address: str = "", port: int = 0,
         num_workers=config.num_worker,
         num_servers=config.num_server,
         host=socket.gethostname(),
-        address=address,
+        address=address or own_address,
         port=port,
         shards=shards,
         pid=os.getpid(),
         agreed=agreed,
         clock_s=time.time(),
+        origin=origin.own(config, role),
+        machine=machine.own(own_address),
     )

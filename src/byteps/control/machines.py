@@ -7,9 +7,13 @@ Ranks that are not grouped are children of their own.
 
 from __future__ import annotations
 
+import hashlib
+
+from byteps import _core
+from byteps.control import machine
 from byteps.control.messages import Member, View
 
-__all__ = ["children", "machine_index", "machines", "on_one_host"]
+__all__ = ["children", "gathering", "machine_index", "machines", "on_one_host", "piece_bytes"]
 
 
 def machines(view: View) -> list[list[Member]]:
@@ -26,9 +30,21 @@ def machine_index(view: View, rank: int) -> int:
     return sorted({worker.worker_id for worker in workers}).index(workers[rank].worker_id)
 
 
+def gathering(view: View) -> int:
+    """A number that all members of this epoch know, and nobody else: it is made of their incarnations."""
+    numbers = [view.epoch, *(member.incarnation for member in view.members)]
+    text = " ".join(map(str, numbers))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+
+
 def on_one_host(view: View) -> bool:
-    """True when no byte of the job crosses a network, as far as the names of hosts tell."""
-    return len({member.host for member in view.members}) == 1
+    """True when no byte of the job crosses a network."""
+    return len({machine.key(member) for member in view.members}) == 1
+
+
+def piece_bytes(view: View) -> int:
+    """How long the pieces are that tensors without a codec travel in: the same for all members."""
+    return _core.PIECE_BYTES if on_one_host(view) else _core.FAR_PIECE_BYTES
 
 
 def children(view: View, grouped: bool) -> tuple[list[str], list[int]]:

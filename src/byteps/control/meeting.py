@@ -3,7 +3,8 @@
 Local rank 0 opens the meeting before it registers with the scheduler, so when the job has formed everybody
 can come. Everyone brings its arena and gets the board and all other arenas; then each tries to read the
 others' memory, and all learn whether every pair can. The socket lies in a folder that only this user can
-enter, its name holds the job and the machine, and it is gone when the meeting is over.
+enter, its name holds the job and the machine, and it is gone when the meeting is over. Who comes to it and
+says nothing, or nonsense, or is of another gathering, is sent away and keeps nobody waiting (``door``).
 
     member -> leader   Arrival + arena            leader -> member   Table + board, then Arrival + arena each
     member -> leader   Verdict                    leader -> member   Verdict (of all)
@@ -12,45 +13,23 @@ enter, its name holds the job and the machine, and it is gone when the meeting i
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import secrets
 import socket
 import stat
 import tempfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, Union
-
-import msgspec
 
 from byteps import _core
-from byteps.control.handshake import TIMEOUT_S
+from byteps.control.door import BACKLOG, Arrival, Door, Table, Verdict, expect, send
+from byteps.control.shortage import is_shortage
 from byteps.errors import ConfigError, JoinError, ProtocolError
 
 __all__ = ["Meeting", "Met", "attend", "folder"]
 
-_LARGEST = 4096
-T = TypeVar("T")
-
-
-class Arrival(msgspec.Struct, frozen=True, tag="arrival"):
-    local_rank: int
-    epoch: int
-    pid: int
-    nonce: tuple[int, int]  # address and value of eight bytes of this process
-
-
-class Table(msgspec.Struct, frozen=True, tag="table"):
-    size: int
-
-
-class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
-    readable: bool
-
-
-_Message = Union[Arrival, Table, Verdict]  # noqa: UP007  msgspec reads the tags out of it at import
-_decoder: msgspec.msgpack.Decoder[_Message] = msgspec.msgpack.Decoder(_Message)
+AGAIN_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -87,9 +66,12 @@ def folder(configured: str) -> Path:
     return path
 
 
-def socket_path(configured: str, job: int, worker_id: int) -> Path:
-    """Where the ranks of a machine meet; the same for all of them."""
-    return folder(configured) / f"{job:016x}-{worker_id}.sock"
+def socket_path(configured: str, job: int, root: str, worker_id: int) -> Path:
+    """Where the ranks of a machine meet; the same for all of them. ``root``: where their scheduler is.
+
+    Jobs that were started by hand often have one id, and then only their schedulers tell them apart.
+    """
+    return folder(configured) / f"{job:016x}-{zlib.crc32(root.encode()):08x}-{worker_id}.sock"
 
 
 class Meeting:
@@ -105,72 +87,46 @@ class Meeting:
         try:
             self._sock.bind(str(before))
             before.chmod(0o600)
-            self._sock.listen(_LARGEST)
+            self._sock.listen(BACKLOG)
             before.replace(path)
         except OSError as error:
             self._sock.close()
+            if is_shortage(error):
+                raise
             raise ConfigError(
                 f"no Unix socket at {str(path)!r}: {error.strerror or error}; set BYTEPS_SOCKET_PATH to a "
                 "shorter path or another folder, or BYTEPS_ENABLE_IPC=0"
             ) from None
 
-    async def hold(self, size: int, epoch: int, arena: _core.Arena) -> Met:
-        """Receive everybody, hand out everything."""
+    async def hold(self, size: int, gathering: int, arena: _core.Arena) -> Met:
+        """Receive everybody, hand out everything. ``gathering``: a number that only those who belong know."""
         board = _core.create_board(size)
-        members: dict[int, tuple[socket.socket, Arrival, int]] = {}
-        arena_fds: list[int] = []
+        door = Door(self._sock, size, gathering)
         try:
-            while len(members) < size - 1:
-                sock, _ = await asyncio.get_running_loop().sock_accept(self._sock)
-                await self._admit(sock, size, epoch, members)
-                arena_fds = [fd for _, _, fd in members.values()]
-            own = Arrival(0, epoch, os.getpid(), _core.memory_nonce())
-            present = [(own, arena.fileno())] + [(a, fd) for _, (_, a, fd) in sorted(members.items())]
-            for rank, (sock, _, _) in members.items():
-                await _send(sock, Table(size), board)
+            members = await door.everybody()
+            own = Arrival(0, gathering, os.getpid(), _core.memory_nonce())
+            others = [members[rank] for rank in sorted(members)]
+            present = [(own, arena.fileno()), *((each.arrival, each.fd) for each in others)]
+            for member in others:
+                await send(member.sock, Table(size), board)
                 for arrival, fd in present:
-                    if arrival.local_rank != rank:
-                        await _send(sock, arrival, fd)
+                    if arrival.local_rank != member.arrival.local_rank:
+                        await send(member.sock, arrival, fd)
             readable = _can_read_all([arrival for arrival, _ in present], 0)
-            for sock, _, _ in members.values():
-                verdict, _ = await _expect(sock, Verdict)
+            for member in others:
+                verdict, _ = await expect(member.sock, Verdict)
                 readable = readable and verdict.readable
-            for sock, _, _ in members.values():
-                await _send(sock, Verdict(readable))
-            met = Met(
-                board, [-1, *(fd for _, fd in present[1:])], [each.pid for each, _ in present], readable
-            )
-            board, arena_fds = -1, []
+            for member in others:
+                await send(member.sock, Verdict(readable))
+            fds = [-1, *(member.keep() for member in others)]
+            met = Met(board, fds, [each.pid for each, _ in present], readable)
+            board = -1
             return met
         finally:
-            for fd in (board, *arena_fds):
-                if fd >= 0:
-                    os.close(fd)
-            for sock, _, _ in members.values():
-                sock.close()
+            if board >= 0:
+                os.close(board)
+            door.close()
             self.close()
-
-    async def _admit(
-        self,
-        sock: socket.socket,
-        size: int,
-        epoch: int,
-        members: dict[int, tuple[socket.socket, Arrival, int]],
-    ) -> None:
-        """A stranger is sent away: somebody else's process, or one of an earlier epoch."""
-        sock.setblocking(False)
-        fd = -1
-        try:
-            arrival, fd = await asyncio.wait_for(_expect(sock, Arrival), TIMEOUT_S)
-            wanted = arrival.epoch == epoch and 0 < arrival.local_rank < size
-            if fd < 0 or not wanted or arrival.local_rank in members:
-                raise ProtocolError("no place for it")
-        except (OSError, ProtocolError, asyncio.TimeoutError):
-            sock.close()
-            if fd >= 0:
-                os.close(fd)
-            return
-        members[arrival.local_rank] = (sock, arrival, fd)
 
     def close(self) -> None:
         """No trace is left in the file system."""
@@ -179,33 +135,31 @@ class Meeting:
             self._path.unlink(missing_ok=True)
 
 
-async def attend(path: Path, local_rank: int, size: int, epoch: int, arena: _core.Arena) -> Met:
+async def attend(path: Path, local_rank: int, size: int, gathering: int, arena: _core.Arena) -> Met:
     """A member's side."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.setblocking(False)
     board = -1
     fds = [-1] * size
     try:
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, str(path))
-        except OSError as error:
-            raise JoinError(
-                f"local rank {local_rank} cannot reach local rank 0 of its machine at {str(path)!r}: "
-                f"{error.strerror or error}; ranks of one machine need a common folder (BYTEPS_SOCKET_PATH), "
-                "or set BYTEPS_ENABLE_IPC=0 everywhere"
-            ) from None
-        own = Arrival(local_rank, epoch, os.getpid(), _core.memory_nonce())
-        await _send(sock, own, arena.fileno())
-        table, board = await _expect(sock, Table)
-        if table.size != size:
+        await _connect(sock, path, local_rank)
+        own = Arrival(local_rank, gathering, os.getpid(), _core.memory_nonce())
+        await send(sock, own, arena.fileno())
+        table, board = await expect(sock, Table)
+        if table.size != size or board < 0:
             raise ProtocolError(f"the group of this machine has {table.size} ranks, expected {size}")
         present = [own]
         while len(present) < size:
-            arrival, fd = await _expect(sock, Arrival)
+            arrival, fd = await expect(sock, Arrival)
+            known = {each.local_rank for each in present}
+            if fd < 0 or arrival.local_rank not in range(size) or arrival.local_rank in known:
+                if fd >= 0:
+                    os.close(fd)
+                raise ProtocolError(f"local rank 0 told of a local rank {arrival.local_rank} that cannot be")
             fds[arrival.local_rank] = fd
             present.append(arrival)
-        await _send(sock, Verdict(_can_read_all(present, local_rank)))
-        verdict, _ = await _expect(sock, Verdict)
+        await send(sock, Verdict(_can_read_all(present, local_rank)))
+        verdict, _ = await expect(sock, Verdict)
         pids = [arrival.pid for arrival in sorted(present, key=lambda each: each.local_rank)]
         met = Met(board, fds, pids, verdict.readable)
         board, fds = -1, []
@@ -217,6 +171,21 @@ async def attend(path: Path, local_rank: int, size: int, epoch: int, arena: _cor
                 os.close(fd)
 
 
+async def _connect(sock: socket.socket, path: Path, local_rank: int) -> None:
+    while True:
+        try:
+            sock.connect(str(path))
+            return
+        except BlockingIOError:  # others stand in line, and asyncio would take that for a connection
+            await asyncio.sleep(AGAIN_S)
+        except OSError as error:
+            raise JoinError(
+                f"local rank {local_rank} cannot reach local rank 0 of its machine at {str(path)!r}: "
+                f"{error.strerror or error}; ranks of one machine need a common folder (BYTEPS_SOCKET_PATH), "
+                "or set BYTEPS_ENABLE_IPC=0 everywhere"
+            ) from None
+
+
 def _can_read_all(present: list[Arrival], own: int) -> bool:
     return all(_core.can_read(each.pid, *each.nonce) for each in present if each.local_rank != own)
 
@@ -225,6 +194,7 @@ def _sweep(where: Path) -> None:
     """Remove the sockets of leaders that were killed before they could."""
     for path in where.glob("*.sock"):
         probe = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        probe.setblocking(False)  # a leader with a long line at its door is alive
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
@@ -233,53 +203,3 @@ def _sweep(where: Path) -> None:
             pass
         finally:
             probe.close()
-
-
-# One message is one packet, with at most one descriptor.
-
-
-async def _send(sock: socket.socket, message: _Message, fd: int = -1) -> None:
-    payload = msgspec.msgpack.encode(message)
-    while True:
-        try:
-            socket.send_fds(sock, [payload], [fd] if fd >= 0 else [])
-            return
-        except BlockingIOError:
-            await _ready(sock, writing=True)
-
-
-async def _expect(sock: socket.socket, kind: type[T]) -> tuple[T, int]:
-    """The next message, which must be a ``kind``, and its descriptor or -1."""
-    while True:
-        try:
-            payload, fds, _, _ = socket.recv_fds(sock, _LARGEST, 1)
-            break
-        except BlockingIOError:
-            await _ready(sock, writing=False)
-    fd = fds[0] if fds else -1
-    try:
-        if not payload:
-            raise ConnectionResetError(errno.ECONNRESET, "a rank of this machine has gone")
-        message = _decoder.decode(payload)
-        if not isinstance(message, kind):
-            raise ProtocolError(f"expected {kind.__name__}, got {type(message).__name__}")
-    except BaseException as error:
-        if fd >= 0:
-            os.close(fd)
-        if isinstance(error, msgspec.DecodeError):
-            raise ProtocolError(f"a rank of this machine sent what does not decode: {error}") from None
-        raise
-    if fd >= 0:
-        os.set_inheritable(fd, False)
-    return message, fd
-
-
-async def _ready(sock: socket.socket, *, writing: bool) -> None:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    add, remove = (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
-    add(sock.fileno(), lambda: None if future.done() else future.set_result(None))
-    try:
-        await future
-    finally:
-        remove(sock.fileno())

@@ -1,11 +1,15 @@
 """Every message of the control plane: msgpack of tagged structs, one per CONTROL frame.
 
 Numbers that a peer sends and that later size a loop or a list are bounded here, so that a message that
-decodes is also safe to work with. Unknown tags, missing fields and wrong types raise ProtocolError.
+decodes is also safe to work with. Unknown tags, missing fields and wrong types raise ProtocolError. A message
+that has a ``Text``, which is for people, is ``Said`` and cleans it; a ``Name`` is compared as it is.
 
-    member -> scheduler     Register  Declare  Barrier  Leave  Lost (an accusation: "I cannot reach it")
+    member -> scheduler     Register  Declare  Barrier  Leave  Lost (an accusation: "its connection ended")
+                            Unreachable ("nothing comes through between it and me")
     scheduler -> member     Waiting  ComeBack  View  Declared  Conflict  BarrierDone  Departed  Failed  Lost
-    scheduler -> servers    Retire  Shutdown
+                            NamesDiffer
+    scheduler -> servers    Prepare, answered with Prepared  Retire  Shutdown
+    scheduler -> scheduler  Rival: of one that found its port taken, on a connection of its own
     observer <-> scheduler  Ask, answered with a Status: on a connection of its own, by whoever has the secret
 """
 
@@ -16,7 +20,8 @@ from typing import Annotated, Literal, Union
 import msgspec
 from msgspec import Meta, Struct
 
-from byteps.errors import ProtocolError
+from byteps.control.blame import Whom
+from byteps.control.said import Said, Text, TextTable, unpack
 
 Role = Literal["worker", "server"]
 Count = Annotated[int, Meta(ge=0, le=65_536)]
@@ -24,10 +29,38 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 Local = Annotated[int, Meta(ge=0, le=4_096)]
 Rank = Annotated[int, Meta(ge=0, le=1 << 30)]
 Extent = Annotated[int, Meta(ge=0, le=1 << 48)]
-Text = Annotated[str, Meta(max_length=4_096)]
+Times = Annotated[int, Meta(ge=1, le=1 << 20)]
+Number = Annotated[int, Meta(ge=0, le=65_535)]  # of a server, or of a shard
+Places = list[tuple[Times, list[tuple[Number, Number]]]]  # (server, shard); see byteps.scheduler.runs
+TensorId = Annotated[int, Meta(ge=-1, lt=1 << 32)]
+Partition = Annotated[int, Meta(ge=8, le=1 << 30, multiple_of=8)]  # its bytes
+Name = Annotated[str, Meta(max_length=4_096)]
+
+# What one declaration may ask for: the scheduler must not be busy with it for long.
+MAX_BATCH_TENSORS = 1_000
+MAX_BATCH_PARTITIONS = 100_000  # unless it is one tensor
 
 
-class Member(Struct, frozen=True):
+class Origin(Said, frozen=True):
+    """Where a process comes from. Never its arguments: they may hold a password, and others log this."""
+
+    incarnation: Annotated[int, Meta(ge=0, le=1 << 62)] = 0  # random, of the process; 0: it did not say
+    launch: Text = ""  # the same in all processes that one launcher has started; none by hand
+    program: Text = ""  # file name of a worker's script; none for servers, schedulers and prompts
+    folder: Text = ""
+    user: Text = ""
+    age_s: float = 0.0  # since the process was started
+
+
+class Machine(Said, frozen=True):
+    """What tells machines apart (``control/machine.py``); empty where a process did not say it."""
+
+    kernel: Text = ""
+    network: Text = ""
+    address: Text = ""
+
+
+class Member(Said, frozen=True):
     """One process of a formed job, as everybody sees it."""
 
     role: Role
@@ -40,12 +73,14 @@ class Member(Struct, frozen=True):
     local_rank: Local
     local_size: Local
     pid: int
+    incarnation: int = 0
+    machine: Machine = Machine()
 
     def __str__(self) -> str:
         return f"{self.role} {self.rank} (host {self.host})"
 
 
-class Register(Struct, frozen=True, tag="register"):
+class Register(Said, frozen=True, tag="register"):
     """What a process says about itself; ``agreed`` holds the settings that all members must share."""
 
     role: Role
@@ -60,8 +95,18 @@ class Register(Struct, frozen=True, tag="register"):
     port: Port
     shards: Count
     pid: int
-    agreed: dict[str, str]
+    agreed: TextTable
     clock_s: float = 0.0  # its clock as it sends this, seconds since the epoch; 0: it did not say
+    origin: Origin = Origin()
+    machine: Machine = Machine()
+
+
+class Rival(Said, frozen=True, tag="rival"):
+    """A second scheduler was started for this address and this job id."""
+
+    host: Text
+    pid: int
+    origin: Origin
 
 
 class View(Struct, frozen=True, tag="view"):
@@ -81,23 +126,23 @@ class View(Struct, frozen=True, tag="view"):
         return [member for member in self.members if member.role == "server"]
 
 
-class Waiting(Struct, frozen=True, tag="waiting"):
+class Waiting(Said, frozen=True, tag="waiting"):
     """Why the receiver still has to wait, in words."""
 
-    text: str
+    text: Text
 
 
-class ComeBack(Struct, frozen=True, tag="come-back"):
+class ComeBack(Said, frozen=True, tag="come-back"):
     """The receiver has no place now, and may have one soon: it shall try again until its deadline."""
 
-    text: str
+    text: Text
 
 
-class Failed(Struct, frozen=True, tag="failed"):
+class Failed(Said, frozen=True, tag="failed"):
     """Start-up failed or the job cannot go on; ``error`` is the name of the exception to raise."""
 
-    text: str
-    error: str = "JoinError"
+    text: Text
+    error: Name = "JoinError"
 
 
 class TensorSpec(Struct, frozen=True):
@@ -107,28 +152,31 @@ class TensorSpec(Struct, frozen=True):
     some ranks declare it; those that do must agree.
     """
 
-    name: Text
+    name: Name
     generation: Rank
     dtype: int
     shape: Annotated[list[Extent], Meta(max_length=64)]
-    codec: Text = ""
+    codec: Name = ""
     direct: bool = False
 
 
-class Placed(Struct, frozen=True):
-    """Where a declared tensor lives: one (server, shard) per partition, none in a job without servers.
+class Placed(Said, frozen=True):
+    """Where a declared tensor lives: a (server, shard) for every partition, none in a job without servers.
 
-    ``error`` set: it was refused.
+    They come as runs: places, and how often they repeat (see ``byteps.scheduler.runs``).
+    ``error`` set: it was refused; ``lack``: because a server has no memory for it.
     """
 
-    tensor_id: int
-    placement: list[tuple[int, int]]
-    error: str = ""
+    tensor_id: TensorId
+    placement: Places
+    error: Text = ""
+    lack: bool = False
+    partition_bytes: Partition = 8
 
 
 class Declare(Struct, frozen=True, tag="declare"):
     id: int
-    tensors: list[TensorSpec]
+    tensors: Annotated[list[TensorSpec], Meta(max_length=MAX_BATCH_TENSORS)]
 
 
 class Declared(Struct, frozen=True, tag="declared"):
@@ -136,13 +184,45 @@ class Declared(Struct, frozen=True, tag="declared"):
     tensors: list[Placed]
 
 
-class Conflict(Struct, frozen=True, tag="conflict"):
+class Conflict(Said, frozen=True, tag="conflict"):
     """Ranks disagree on a tensor; goes to every worker that declared it."""
 
-    name: str
+    name: Name
     generation: int
-    text: str
-    tensor_id: int
+    text: Text
+    tensor_id: TensorId
+
+
+class Assigned(Struct, frozen=True):
+    """A tensor as a server must know it to sum it; it holds the partitions that have their place there."""
+
+    tensor_id: TensorId
+    name: Name
+    dtype: Annotated[int, Meta(ge=0, le=255)]
+    nbytes: Extent
+    codec: Name
+    partition_bytes: Partition
+    placement: Places
+
+
+class Prepare(Struct, frozen=True, tag="prepare"):
+    """These tensors will be pushed: no worker is told where they live before all servers are prepared."""
+
+    id: int
+    tensors: list[Assigned]
+
+
+class Refusal(Said, frozen=True):
+    """Why a server cannot hold a tensor; ``lack``: it has no memory for it."""
+
+    tensor_id: TensorId
+    reason: Text
+    lack: bool = False
+
+
+class Prepared(Struct, frozen=True, tag="prepared"):
+    id: int
+    refused: list[Refusal]
 
 
 class Barrier(Struct, frozen=True, tag="barrier"):
@@ -156,33 +236,59 @@ class BarrierDone(Struct, frozen=True, tag="barrier_done"):
     left: Member | None = None
 
 
-class Leave(Struct, frozen=True, tag="leave"):
-    """Goodbye. ``suspend``: stays connected, comes back with a new Register. ``failed``: an error ends it."""
+class Leave(Said, frozen=True, tag="leave"):
+    """Goodbye. ``suspend``: stays connected, comes back with a new Register. ``failed``: an error ends it.
+
+    ``because``: the loss of another member was that error.
+    """
 
     suspend: bool = False
     failed: bool = False
     reason: Text = ""
+    because: Lost | None = None
 
 
-class Lost(Struct, frozen=True, tag="lost"):
-    """A member is gone. From the scheduler a fact, from a member an accusation."""
+class Lost(Said, frozen=True, tag="lost"):
+    """A member is gone. From the scheduler a fact, from a member an accusation.
 
-    role: str
-    rank: int
+    ``at_s``: the scheduler's clock, for the member itself, which may read this much later; 0: it did not say.
+    ``unreached_by``: the member is well, and so is that one, but they cannot reach each other.
+    """
+
+    role: Text
+    rank: Rank
     host: Text
     reason: Text
+    pid: int = 0
+    at_s: float = 0.0
+    unreached_by: Whom | None = None
+
+
+class Unreachable(Said, frozen=True, tag="unreachable"):
+    """Nothing comes through between the sender and this member any more, and neither end has closed."""
+
+    role: Role
+    rank: Rank
+    reason: Text
+
+
+class NamesDiffer(Said, frozen=True, tag="names-differ"):
+    """Only some ranks have declared these names; no text: all agree again. ``crossed``: not just slower."""
+
+    text: Text
+    crossed: bool = False
 
 
 class Departed(Struct, frozen=True, tag="departed"):
     """A worker said goodbye; the rounds that still need it will never be complete."""
 
-    rank: int
+    rank: Rank
 
 
 class Retire(Struct, frozen=True, tag="retire"):
     """All workers use newer generations: free the keys of these tensors."""
 
-    tensor_ids: list[int]
+    tensor_ids: list[TensorId]
 
 
 class Shutdown(Struct, frozen=True, tag="shutdown"):
@@ -195,7 +301,7 @@ class Ask(Struct, frozen=True, tag="ask"):
     id: int
 
 
-class Presence(Struct, frozen=True):
+class Presence(Said, frozen=True):
     """One process that is connected, as the scheduler knows it."""
 
     role: Role
@@ -208,7 +314,7 @@ class Presence(Struct, frozen=True):
     clock_ahead_s: float | None  # of the scheduler's, when it registered; late by one way of a message
 
 
-class Status(Struct, frozen=True, tag="status"):
+class Status(Said, frozen=True, tag="status"):
     """The answer: the scheduler itself, the job in one line, and everybody who is connected."""
 
     id: int
@@ -223,6 +329,7 @@ class Status(Struct, frozen=True, tag="status"):
 # A typing.Union and not "|": msgspec reads the tags out of it at import.
 Message = Union[  # noqa: UP007
     Register,
+    Rival,
     View,
     Waiting,
     ComeBack,
@@ -230,10 +337,14 @@ Message = Union[  # noqa: UP007
     Declare,
     Declared,
     Conflict,
+    Prepare,
+    Prepared,
     Barrier,
     BarrierDone,
     Leave,
     Lost,
+    Unreachable,
+    NamesDiffer,
     Departed,
     Retire,
     Shutdown,
@@ -252,7 +363,4 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes) -> Message:
     """The message in a CONTROL frame; ProtocolError says what is wrong with it."""
-    try:
-        return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"control message of {len(payload)} bytes does not decode: {error}") from error
+    return unpack(_decoder, payload, "a control message")

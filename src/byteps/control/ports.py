@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from byteps.observe.text import clean
+
 __all__ = ["holder", "told"]
 
 _LISTEN = "0A"
@@ -32,7 +34,7 @@ def holder(port: int) -> tuple[int, str] | None:
         try:
             if any(str(link.readlink()) in wanted for link in (folder / "fd").iterdir()):
                 words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                return int(folder.name), words.strip()[:120]
+                return int(folder.name), clean(words.strip(), 120)
         except OSError:
             continue  # it has ended, or is not ours to look at
     return None

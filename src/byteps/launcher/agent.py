@@ -26,12 +26,12 @@ from byteps.launcher import ending, frames, guard, local
 from byteps.launcher.agent_output import AgentOutput
 from byteps.launcher.display import Display
 from byteps.launcher.ending import Phase
+from byteps.launcher.silence import LEAST_S
 from byteps.launcher.spec import ProcessSpec
 from byteps.launcher.supervise import Supervisor
 
 __all__ = ["main"]
 
-SILENCE_S = 30.0  # a launcher pings every few seconds
 _READ_BYTES = 1 << 16
 
 
@@ -118,7 +118,7 @@ class _Inbox:
                 message = self._waiting.pop(0)
                 if not isinstance(message, frames.Ping):
                     return message if isinstance(message, kind) else None
-            ready, _, _ = select.select([0, self.front_gone], [], [], SILENCE_S)
+            ready, _, _ = select.select([0, self.front_gone], [], [], LEAST_S)
             received = self.read() if ready == [0] else None
             if received is None:
                 return None
@@ -148,6 +148,7 @@ class _Agent(Supervisor):
         self._places = list(start.processes)
         self._inbox = inbox
         self._heard = time.monotonic()
+        self._silence_s = start.silence_s
         self._paused = False
         specs = [_with_socket(spec, listener) for spec in start.processes.values()]
         super().__init__(specs, _environment(start.env), False, inbox.front_gone, ending.Times())
@@ -172,10 +173,14 @@ class _Agent(Supervisor):
         state = self._state
         if isinstance(event, ending.Ended):
             self._output.drain_process(event.process)
-            self._send(frames.Ended(self._places[event.process], event.code, event.blames))
+            self._send(frames.Ended(self._places[event.process], event.code))
             running = state.running - {event.process}
             phase = state.phase if running else Phase.DONE
             self._state = replace(state, running=running, phase=phase)
+        elif isinstance(event, ending.Told):
+            self._send(frames.Told(self._places[event.process], event.statement, event.own))
+        elif isinstance(event, ending.Halted):
+            self._send(frames.Halted(self._places[event.process], event.pid))
         elif isinstance(event, ending.NotStarted):
             self._send(frames.NotStarted(self._places[event.process], event.code, self._output.noted))
             if not state.running:
@@ -207,13 +212,13 @@ class _Agent(Supervisor):
             self._signal(message.number, own & self._state.running)
 
     def _deadline(self) -> float | None:
-        silence = None if self._paused else self._heard + SILENCE_S
+        silence = None if self._paused else self._heard + self._silence_s
         known = [each for each in (self._state.deadline, silence) if each is not None]
         return min(known, default=None)
 
     def _tick(self) -> None:
-        if not self._paused and time.monotonic() > self._heard + SILENCE_S and not self._alone:
-            print(f"byteps agent: nothing heard of the launcher for {SILENCE_S:g} s", file=sys.stderr)
+        if not self._paused and time.monotonic() > self._heard + self._silence_s and not self._alone:
+            print(f"byteps agent: nothing heard of the launcher for {self._silence_s:g} s", file=sys.stderr)
             self._end_all()
         super()._tick()
 

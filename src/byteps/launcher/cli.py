@@ -95,6 +95,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         from byteps.launcher.guard import wrong_use
 
         return wrong_use(error)
+    except OSError as error:
+        from byteps.control.shortage import explained, is_shortage
+
+        if not is_shortage(error):
+            raise
+        print(f"bpslaunch: error: {explained(error)}", file=sys.stderr)
+        return 1
 
 
 def _here(args: argparse.Namespace, command: Sequence[str]) -> int:

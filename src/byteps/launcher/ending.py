@@ -4,20 +4,22 @@ A job passes through these phases, only downwards. Every phase but the first has
 
     phase         entered when                          who may still run            at its deadline
     ------------  ------------------------------------  ---------------------------  ---------------
-    RUNNING       the processes were started            all                          (none)
+    RUNNING       the processes were started            all                          none; after a
+                                                                                     verdict LEAVING
     DRAINING      every worker ended with 0             scheduler, servers: they     TERMINATING
                                                         notice and end with 0
-    LEAVING       a process failed; its code counts     the rest: they notice and    TERMINATING
-                                                        say what they lost
+    LEAVING       a process failed, or a verdict says   the rest: they notice and    TERMINATING
+                  that one is lost                      say what they lost
     INTERRUPTED   we got a signal; the workers got it   workers may clean up; then   KILLING
                   from us                               the rest gets SIGTERM
     TERMINATING   SIGTERM was sent to all               those that clean up          KILLING
     KILLING       SIGKILL was sent to all               those the kernel holds       DONE
     DONE          nobody runs                           nobody
 
-The code of the job is that of the first process that failed while RUNNING or DRAINING: what ends later ends
-because of it, or because of us. Unless that one blames another: then it is the next one that does not, until
-we send a signal. After a signal n it is 128+n, unless every worker chose to end with 0.
+The code of the job is that of the culprit (``culprit``), judged by what was seen and heard until we sent a
+signal: what ends later ends because of us. After a signal n it is 128+n, unless every worker chose to end
+with 0. A verdict about a process that has ended with 0 ends nothing: those that still need it will fail, and
+those that do not should be left to finish.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-__all__ = ["Abandoned", "Ended", "Event", "NotStarted", "Phase", "Send", "Signalled", "State", "Step", "Tick"]
-__all__ += ["Times", "begin", "exit_code", "how", "step"]
+from byteps.control.blame import Noticed, Verdict
+from byteps.launcher import culprit
+from byteps.launcher.facts import Ended, Fact, Halted, NotStarted, Told, how
+
+__all__ = ["Abandoned", "Ended", "Event", "Halted", "NotStarted", "Phase", "Send", "Signalled", "State"]
+__all__ += ["Step", "Tick", "Times", "Told", "begin", "exit_code", "how", "judgement", "step"]
 
 
 class Phase(enum.IntEnum):
@@ -52,6 +58,7 @@ class Times:
     stop_s: float = 2.5  # after a signal: the user's program may write what it must keep
     term_s: float = 0.6  # after one of the first two
     kill_s: float = 2.0
+    settle_s: float = 0.5  # a process that is lost to the others may end with 0 within this
     repeat_s: float = 0.5  # signals this close are one wish: some programs signal a process, then its group
 
 
@@ -64,28 +71,10 @@ class State:
     running: frozenset[int]
     workers: frozenset[int]
     deadline: float | None = None
-    first: tuple[int, int] | None = None  # process and code of the failure that counts
-    first_blames: bool = False  # it failed because another one did
+    facts: tuple[Fact, ...] = ()  # what may count against somebody, in the order in which it became known
     signal: int = 0  # the signal that ended the job
     signal_at: float = 0.0
     worker_failed: bool = False
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A process ended; ``code`` as a shell counts it: 128+n for signal n. ``blames``: of a peer's failure."""
-
-    process: int
-    code: int
-    blames: bool = False
-
-
-@dataclass(frozen=True)
-class NotStarted:
-    """A process could not be started, so the job cannot be."""
-
-    process: int
-    code: int
 
 
 @dataclass(frozen=True)
@@ -105,7 +94,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Ended | NotStarted | Signalled | Abandoned | Tick
+Event = Fact | Signalled | Abandoned | Tick
 
 
 @dataclass(frozen=True)
@@ -124,22 +113,16 @@ def begin(names: Iterable[str], workers: Iterable[int], running: Iterable[int]) 
     return State(tuple(names), Phase.RUNNING, frozenset(running), frozenset(workers))
 
 
-def how(code: int) -> str:
-    """How a process with this code ended, in words.
-
-    >>> how(3), how(137)
-    ('exited with code 3', 'was ended by SIGKILL (code 137)')
-    """
-    try:
-        return f"was ended by {signal.Signals(code - 128).name} (code {code})"
-    except ValueError:
-        return f"exited with code {code}"
+def judgement(state: State) -> culprit.Judgement | None:
+    """Who is the reason that the job failed, as far as is known now."""
+    return culprit.judge(state.names, state.workers, state.facts)
 
 
 def exit_code(state: State) -> int:
     """The code of the whole job."""
-    if state.first is not None:
-        return state.first[1]
+    found = judgement(state)
+    if found is not None:
+        return found.code
     if state.signal and state.worker_failed:
         return 128 + state.signal
     return 0
@@ -152,7 +135,11 @@ def step(now: float, state: State, event: Event, times: Times) -> Step:
     if isinstance(event, Ended):
         return _ended(now, state, event, times)
     if isinstance(event, NotStarted):
-        return _stop(now, replace(state, first=(event.process, event.code)), times, "")
+        return _stop(now, _with(state, event), times, "")
+    if isinstance(event, Told):
+        return _told(now, state, event, times)
+    if isinstance(event, Halted):
+        return _with(state, event), None, ""
     if isinstance(event, Signalled):
         return _signalled(now, state, event.number, times)
     if isinstance(event, Abandoned):
@@ -160,30 +147,53 @@ def step(now: float, state: State, event: Event, times: Times) -> Step:
     return _tick(now, state, times)
 
 
+def _with(state: State, fact: Fact) -> State:
+    return replace(state, facts=(*state.facts, fact))
+
+
 def _ended(now: float, state: State, event: Ended, times: Times) -> Step:
     running = state.running - {event.process}
     is_worker = event.process in state.workers
-    failed = event.code != 0 and state.phase <= Phase.DRAINING
-    cause = event.code != 0 and state.phase is Phase.LEAVING and state.first_blames and not event.blames
-    state = replace(
-        state,
-        running=running,
-        first=(event.process, event.code) if failed or cause else state.first,
-        first_blames=event.blames if failed or cause else state.first_blames,
-        worker_failed=state.worker_failed or (is_worker and event.code != 0),
-    )
+    if state.phase <= Phase.LEAVING:
+        state = _with(state, event)
+    failed = state.worker_failed or (is_worker and event.code != 0)
+    state = replace(state, running=running, worker_failed=failed)
     if not running:
         return replace(state, phase=Phase.DONE, deadline=None), None, ""
-    if failed:
-        name = state.names[event.process]
-        reason = f"{name} {how(event.code)}; the others have {times.leave_s:g} s to end by themselves"
-        return replace(state, phase=Phase.LEAVING, deadline=now + times.leave_s), None, reason
+    if event.code and state.phase <= Phase.DRAINING:
+        end = f"{state.names[event.process]} {how(event.code)}{_because(state, event.process)}"
+        return _leave(now, state, times.leave_s, end)
     last_worker = is_worker and not running & state.workers
     if last_worker and state.phase is Phase.RUNNING:
         return replace(state, phase=Phase.DRAINING, deadline=now + times.drain_s), None, ""
     if last_worker and state.phase is Phase.INTERRUPTED:  # the deadline stays
         return state, Send(signal.SIGTERM, running), ""
     return state, None, ""
+
+
+def _because(state: State, process: int) -> str:
+    """Whom this process had lost before it ended, so that nobody takes it for the reason."""
+    for fact in state.facts:
+        if not isinstance(fact, Told) or (fact.process, fact.own) != (process, True):
+            continue
+        if isinstance(fact.statement, Noticed):
+            about = fact.statement.about
+            return f": {fact.statement.text}" if about is None else f", because {about} was lost"
+    return ""
+
+
+def _told(now: float, state: State, event: Told, times: Times) -> Step:
+    if state.phase > Phase.LEAVING:  # it may speak of our own signal
+        return state, None, ""
+    state = _with(state, event)
+    if isinstance(event.statement, Verdict) and state.phase is Phase.RUNNING and state.deadline is None:
+        return replace(state, deadline=now + times.settle_s), None, ""
+    return state, None, ""
+
+
+def _leave(now: float, state: State, leave_s: float, reason: str) -> Step:
+    state = replace(state, phase=Phase.LEAVING, deadline=now + leave_s)
+    return state, None, f"{reason}; the others have {leave_s:g} s to end by themselves"
 
 
 def _signalled(now: float, state: State, number: int, times: Times) -> Step:
@@ -206,6 +216,11 @@ def _signalled(now: float, state: State, number: int, times: Times) -> Step:
 def _tick(now: float, state: State, times: Times) -> Step:
     if state.deadline is None or now < state.deadline:
         return state, None, ""
+    if state.phase is Phase.RUNNING:
+        found = judgement(state)
+        if found is None or _ended_well(state, found.process):
+            return replace(state, deadline=None), None, ""
+        return _leave(now, state, times.leave_s - times.settle_s, str(found))
     if state.phase is Phase.DRAINING:
         return _stop(now, state, times, f"no worker runs any more; ending {_still(state)}")
     if state.phase is Phase.LEAVING:
@@ -215,6 +230,10 @@ def _tick(now: float, state: State, times: Times) -> Step:
         return replace(state, phase=Phase.DONE, deadline=None), None, reason
     given_s = times.term_s if state.phase is Phase.TERMINATING else times.stop_s
     return _kill(now, state, times, f"killing {_still(state)}: it did not end within {given_s:g} s")
+
+
+def _ended_well(state: State, process: int | None) -> bool:
+    return any(isinstance(fact, Ended) and (fact.process, fact.code) == (process, 0) for fact in state.facts)
 
 
 def _still(state: State) -> str:

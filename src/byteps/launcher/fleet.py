@@ -12,15 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from byteps import __version__
+from byteps.control.shortage import explained, is_shortage
 from byteps.launcher import ending, frames, reap
 from byteps.launcher.link import Link
 from byteps.launcher.manner import Manner
+from byteps.launcher.silence import PING_S, tolerated_s
 from byteps.launcher.spec import ProcessSpec
 from byteps.launcher.supervise import Supervisor
 
 __all__ = ["Fleet", "Opener"]
 
-PING_S = 5.0
 HELLO_S = 60.0
 _FAREWELL_S = 3.5  # an agent ends what it has within 3 s
 _CLIENTS_S = 1.0
@@ -69,10 +70,10 @@ class Fleet(Supervisor):
             try:
                 link = self._open_link(host, places)
             except OSError as error:
-                self._display.note(f"cannot start ssh for {host}: {error.strerror}; is it installed?")
+                why = explained(error) if is_shortage(error) else f"{error.strerror}; is it installed?"
+                self._display.note(f"cannot start ssh for {host}: {why}")
                 linked = {place for link in self._links for place in link.places}
                 self._state = ending.begin(self._names, self._workers, linked)
-                self._not_started = True
                 self._pending.append(ending.NotStarted(places[0], 127))
                 return
             self._links.append(link)
@@ -141,10 +142,17 @@ class Fleet(Supervisor):
             self._lose(link, "")
             return
         for message in messages:
+            if wrong := _wrong(link, message):
+                self._lose(link, wrong)
+                return
             if isinstance(message, frames.Output):
                 self._display.feed(message.place, message.error, message.data)
             elif isinstance(message, frames.Ended):
-                self._ended(link, message.place, message.code, message.blames)
+                self._ended(link, message.place, message.code)
+            elif isinstance(message, frames.Told):
+                self._handle(ending.Told(message.place, message.statement, message.own))
+            elif isinstance(message, frames.Halted):
+                self._handle(ending.Halted(message.place, message.pid))
             elif isinstance(message, frames.NotStarted):
                 self._display.note(f"{link.name}: {message.text}")
                 self._cannot_start(link, message.place, message.code)
@@ -186,16 +194,16 @@ class Fleet(Supervisor):
         for each in self._links:
             each.started = True
             processes = {place: specs[place] for place in each.places}
-            each.send(frames.Start(processes, self._env), self._selector)
+            each.send(frames.Start(processes, self._env, tolerated_s(self._env)), self._selector)
 
-    def _ended(self, link: Link, place: int, code: int, blames: bool) -> None:
+    def _ended(self, link: Link, place: int, code: int) -> None:
         if place not in link.places:
             return
         link.places.remove(place)
         self._display.close(place)
         if code and self._state.phase < ending.Phase.TERMINATING:  # later it is our doing
             self._failed[place] = code
-        self._handle(ending.Ended(place, code, blames))
+        self._handle(ending.Ended(place, code))
 
     def _lose(self, link: Link, reason: str) -> None:
         """A host is gone. Its end is no news when all of its processes have ended."""
@@ -221,7 +229,6 @@ class Fleet(Supervisor):
         gone = [place for place in link.places if place >= first]
         link.places = [place for place in link.places if place < first]
         if self._state.phase is ending.Phase.RUNNING:
-            self._not_started = True
             self._state = replace(self._state, running=self._state.running - set(gone))
             self._handle(ending.NotStarted(first, code))
         else:
@@ -238,9 +245,18 @@ class Fleet(Supervisor):
                 self._pending += [ending.Ended(place, 128 + number) for place in targets]
 
 
+def _wrong(link: Link, message: frames.FromAgent) -> str:
+    """Why an agent may not say this now; nothing if it may."""
+    if isinstance(message, frames.Hello | frames.Refused):
+        return "its agent greeted twice" if link.hello is not None else ""
+    return (
+        "" if message.place in link.own else f"its agent spoke of process {message.place}, not one of its own"
+    )
+
+
 def _why(link: Link, reason: str, code: int | None) -> str:
     """Why a host was lost, in words, with what to do."""
-    said = "; ".join(link.said) or link.chatter[-500:]
+    said = "; ".join(link.said) or link.chatter
     if link.hello is not None:
         return "the connection was lost" + (f": {reason or said}" if reason or said else "")
     if reason:

@@ -5,7 +5,8 @@
                                      ◀──      MARK, then Hello(version, addresses, ports), or Refused(text)
     Start(processes, env)            ──▶
     Signal(number, places), Ping     ──▶
-                                     ◀──      Output, NotStarted, Ended, in the order in which they happen
+                                     ◀──      Output, Told, Halted, NotStarted, Ended, in the order in which
+                                              they happen
 
 A message is four bytes of length, most significant first, and MessagePack. The plan with the job's secret
 travels in ``Start`` and so never in a list of processes. An end of file on either side is the end of the job
@@ -14,18 +15,29 @@ there: that is how the death of a launcher, an agent or a connection is noticed.
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from byteps.control.blame import Statement
+from byteps.control.said import Said, Text, unpack
+from byteps.errors import ProtocolError
+from byteps.launcher.silence import LEAST_S
 from byteps.launcher.spec import ProcessSpec
 
-__all__ = ["LISTEN_FD", "MARK", "Ended", "FrameError", "Frames", "FromAgent", "Hello", "NotStarted", "Open"]
-__all__ += ["Output", "Ping", "Refused", "Signal", "Start", "ToAgent", "encode"]
+__all__ = ["LISTEN_FD", "MARK", "Ended", "FrameError", "Frames", "FromAgent", "Halted", "Hello", "NotStarted"]
+__all__ += ["Open", "Output", "Ping", "Refused", "Signal", "Start", "ToAgent", "Told", "encode"]
 
 # Before it comes whatever the login scripts of the other host print.
 MARK = b"\n\x00byteps agent\x00\n"
 MAX_FRAME_BYTES = 1 << 24
 MAX_CHATTER_BYTES = 1 << 20  # of login scripts
 LISTEN_FD = "remote"  # stands for the number of the scheduler's socket, which only the agent knows
+
+Place = Annotated[int, Meta(ge=0, le=1 << 20)]  # of a process in the plan
+Port = Annotated[int, Meta(ge=-1, le=65_535)]
+Code = Annotated[int, Meta(ge=0, le=255)]
 
 
 class FrameError(Exception):
@@ -36,39 +48,43 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
     """The first message: where to work, and the port of the scheduler (0: any, -1: none needed)."""
 
     folder: str
-    root_port: int
+    root_port: Port
     root_host: str = ""  # where to listen; empty: on all addresses
 
 
-class Hello(msgspec.Struct, frozen=True, tag="hello"):
+class Hello(Said, frozen=True, tag="hello"):
     """An agent is ready. Addresses are those of the connection through which it was started, if it knows."""
 
-    version: str
-    host: str
-    root_port: int
-    master_port: int
-    address: str = ""  # its own
-    caller: str = ""  # the launcher's
+    version: Text
+    host: Text
+    root_port: Port
+    master_port: Port
+    address: Text = ""  # its own
+    caller: Text = ""  # the launcher's
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class Refused(Said, frozen=True, tag="refused"):
     """An agent cannot do what it was asked for."""
 
-    text: str
+    text: Text
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Run these, numbered in the order of the whole plan, with ``env`` on top of the agent's environment."""
+    """Run these, numbered in the order of the whole plan, with ``env`` on top of the agent's environment.
 
-    processes: dict[int, ProcessSpec]
+    After ``silence_s`` without a word the launcher is to be taken for dead.
+    """
+
+    processes: dict[Place, ProcessSpec]
     env: dict[str, str]
+    silence_s: Annotated[float, Meta(gt=0, le=1e9)] = LEAST_S
 
 
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
     """Send a signal to the groups of some processes."""
 
-    number: int
-    places: list[int]
+    number: Annotated[int, Meta(ge=1, le=64)]
+    places: list[Place]
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
@@ -78,7 +94,7 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
 class Output(msgspec.Struct, frozen=True, tag="output"):
     """Bytes of a process."""
 
-    place: int
+    place: Place
     error: bool
     data: bytes
 
@@ -86,21 +102,35 @@ class Output(msgspec.Struct, frozen=True, tag="output"):
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """A process ended, and all that it wrote has been sent."""
 
-    place: int
-    code: int
-    blames: bool = False  # it said that it ends because of another
+    place: Place
+    code: Code
 
 
-class NotStarted(msgspec.Struct, frozen=True, tag="not started"):
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """A process said what it knows of a failure; ``own`` as in ``facts``."""
+
+    place: Place
+    statement: Statement
+    own: bool
+
+
+class Halted(msgspec.Struct, frozen=True, tag="halted"):
+    """A process was found stopped."""
+
+    place: Place
+    pid: int
+
+
+class NotStarted(Said, frozen=True, tag="not started"):
     """A process could not be started, nor will those after it be."""
 
-    place: int
-    code: int
-    text: str
+    place: Place
+    code: Code
+    text: Text
 
 
 ToAgent = Open | Start | Signal | Ping
-FromAgent = Hello | Refused | Output | Ended | NotStarted
+FromAgent = Hello | Refused | Output | Told | Halted | Ended | NotStarted
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -144,9 +174,9 @@ class Frames:
             body = bytes(self._rest[4 : 4 + size])
             del self._rest[: 4 + size]
             try:
-                found.append(self._decoder.decode(body))
-            except msgspec.MsgspecError as error:
-                raise FrameError(f"a message that cannot be read: {error}") from None
+                found.append(unpack(self._decoder, body, "a message"))
+            except ProtocolError as error:
+                raise FrameError(str(error)) from None
         return found
 
     def _skip(self) -> bool:

@@ -19,7 +19,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from typing import cast
 
+from byteps.control.shortage import explained, is_shortage
 from byteps.errors import ConfigError
 from byteps.launcher.reap import become_subreaper, shell_code, sweep
 
@@ -65,8 +67,11 @@ def _be_supervisor(body: Callable[[int], int], front_gone: int) -> None:
         code = body(front_gone)
     except ConfigError as error:
         code = wrong_use(error)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        if is_shortage(error):
+            print(f"bpslaunch: error: {explained(cast(OSError, error))}", file=sys.stderr)
+        else:
+            traceback.print_exc()
     finally:  # never back into the front's code, which is still on this process's stack
         _flush()
         os._exit(code)

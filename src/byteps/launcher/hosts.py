@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from byteps import endpoint
 from byteps.errors import ConfigError
 
 __all__ = ["Host", "merged", "parse_file", "parse_list"]
 
-_HOST = re.compile(
-    r"(?:(?P<user>[^@\s:]+)@)?(?P<name>\[[0-9A-Fa-f:.%\w]+\]|[^\s:@\[\]]+)(?P<numbers>(?::\d+)*)"
-)
+_HOST = re.compile(r"(?:(?P<user>[^@\s:]+)@)?(?P<name>\[[^\]]*\]|[^\s:@\[\]]+)(?P<numbers>(?::\d+)*)")
+_EXPECTED = "expected [user@]host[:ranks[:ssh port]], an IPv6 address in brackets: [fd00::1]:4"
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,11 @@ def _parse(word: str, option: str, number_is_port: bool) -> Host:
         or match["name"].startswith("-")
         or (match["user"] or "").startswith("-")
     ):
-        raise ConfigError(f"{option}: {word!r} is not a host; expected [user@]host[:ranks[:ssh port]]")
-    name, user = match["name"].strip("[]"), match["user"] or ""
+        raise ConfigError(f"{option}: {word!r} is not a host; {_EXPECTED}")
+    try:
+        name, user = endpoint.host(match["name"]), match["user"] or ""
+    except ValueError:
+        raise ConfigError(f"{option}: {word!r} is not a host; {_EXPECTED}") from None
     if number_is_port and len(numbers) == 1:
         return Host(name, None, user, numbers[0])
     return Host(name, numbers[0] if numbers else None, user, numbers[1] if len(numbers) == 2 else 0)

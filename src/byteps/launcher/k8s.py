@@ -69,6 +69,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
         restarts=args.restarts,
         secret_name=args.secret_name,
         secret=secrets.token_hex(32),
+        launch_id=secrets.token_hex(8),
         root_port=args.scheduler_port or 9000,
         env=env,
     )

@@ -41,6 +41,7 @@ class Wish:
     servers: int
     nproc: int
     secret: str = field(repr=False)
+    launch_id: str
     server_image: str = ""
     namespace: str = ""
     cpus: str = ""
@@ -234,6 +235,7 @@ def _environment(wish: Wish, role: str, **more: str) -> list[dict[str, Any]]:
         "DMLC_NUM_WORKER": str(wish.workers),
         "DMLC_NUM_SERVER": str(wish.servers),
         "BYTEPS_JOB_ID": f"{wish.name}-$(JOBSET_RESTART_ATTEMPT)",
+        "BYTEPS_LAUNCH_ID": f"{wish.launch_id}-$(JOBSET_RESTART_ATTEMPT)",
         "PYTHONUNBUFFERED": "1",
         **more,
     }

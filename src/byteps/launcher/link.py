@@ -12,11 +12,13 @@ from byteps.launcher import frames
 from byteps.launcher.output import Lines
 from byteps.launcher.reap import die_with
 from byteps.launcher.sink import Sink
+from byteps.observe.text import clean
 
 __all__ = ["Link"]
 
 _READ_BYTES = 1 << 16
 _KEPT_LINES = 5
+_CHATTER = 500
 
 
 class Link:
@@ -24,7 +26,8 @@ class Link:
 
     def __init__(self, name: str, places: Sequence[int], argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.name = name
-        self.places = list(places)
+        self.places = list(places)  # that have not ended
+        self.own = frozenset(places)
         self.hello: frames.Hello | None = None
         self.started = False  # it was told what to run
         self.said: list[str] = []  # the last lines of ssh itself, or of the agent
@@ -77,7 +80,7 @@ class Link:
         except BlockingIOError:
             return []
         found = self._lines.feed(data) if data else self._lines.close()
-        lines = [line.decode(errors="replace").rstrip() for line in found]
+        lines = [clean(line.decode(errors="replace").rstrip()) for line in found]
         self.said = [*self.said, *(line for line in lines if line)][-_KEPT_LINES:]
         return lines if data else None
 
@@ -108,4 +111,4 @@ class Link:
     @property
     def chatter(self) -> str:
         """What its login scripts printed instead of an answer."""
-        return self._frames.chatter
+        return clean(self._frames.chatter[-_CHATTER:])

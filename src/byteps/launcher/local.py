@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from byteps.config import VARIABLES, load
+from byteps.control.shortage import explained
 from byteps.launcher import binding, gdb, topology
 from byteps.launcher.memory_policy import prefer
 from byteps.launcher.plan import LOOPBACK, UNKNOWN, Facts, ProcessSpec
 from byteps.launcher.reap import die_with
 
 __all__ = ["StartError", "bind", "facts", "listen", "made_facts", "open_standard_fds", "prepare", "reserve"]
-__all__ += ["start", "stdin_is_ours"]
+__all__ += ["start", "start_error", "stdin_is_ours"]
 
 LAUNCHER_VARIABLES = frozenset(name for name, row in VARIABLES.items() if row.group == "Launcher")
 
@@ -87,8 +88,14 @@ def facts(listener: socket.socket) -> Facts:
 
 
 def made_facts() -> Facts:
-    """What does not depend on a socket of this machine: a new job id and a new secret."""
-    return replace(UNKNOWN, python=sys.executable, job_id=secrets.token_hex(8), secret=secrets.token_hex(32))
+    """What does not depend on a socket of this machine: a new job id, a new secret, a new launch id."""
+    return replace(
+        UNKNOWN,
+        python=sys.executable,
+        job_id=secrets.token_hex(8),
+        secret=secrets.token_hex(32),
+        launch_id=secrets.token_hex(8),
+    )
 
 
 def open_standard_fds() -> None:
@@ -133,7 +140,7 @@ def start(
             preexec_fn=lambda: _settle(spec, parent),
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise _start_error(spec, error) from None
+        raise start_error(spec, error) from None
     process.returncode = 0  # it is collected by pid, together with orphans; this object must not wait for it
     return process.pid
 
@@ -147,7 +154,8 @@ def _settle(spec: ProcessSpec, parent: int) -> None:
         prefer(spec.memory_node)
 
 
-def _start_error(spec: ProcessSpec, error: Exception) -> StartError:
+def start_error(spec: ProcessSpec, error: Exception) -> StartError:
+    """Why a process could not be started, and the code that a shell would use."""
     command = spec.argv[0]
     number = error.errno if isinstance(error, OSError) else 0
     if number == errno.ENOENT:
@@ -156,4 +164,5 @@ def _start_error(spec: ProcessSpec, error: Exception) -> StartError:
     if number in (errno.EACCES, errno.ENOEXEC):
         text = f"{command!r} is not a program that can be run; is it executable, does it begin with #! ?"
         return StartError(f"{spec.label}: {text}", COMMAND_NOT_EXECUTABLE)
-    return StartError(f"{spec.label}: {command!r} could not be started: {error}", COMMAND_NOT_EXECUTABLE)
+    why = explained(error) if isinstance(error, OSError) else error
+    return StartError(f"{spec.label}: {command!r} could not be started: {why}", COMMAND_NOT_EXECUTABLE)

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from byteps.launcher.arguments import address
+
 if TYPE_CHECKING:
     from byteps.launcher.share import Share
 
@@ -23,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the same command on every machine, as with torchrun").add_argument
     add("--nnodes", metavar="N", help="the number of machines; each starts its ranks and a server")
     add("--node-rank", "--node_rank", type=int, metavar="R", help="the index of this machine, from 0")
-    add("--master-addr", "--master_addr", metavar="ADDRESS", help="machine 0, which starts the scheduler")
+    add("--master-addr", "--master_addr", metavar="ADDRESS", type=address, help="machine 0, which starts the "
+        "scheduler")  # fmt: skip
     add("--master-port", "--master_port", type=int, metavar="PORT", help="the scheduler's port (default "
         "29500); the next one is left to torch.distributed")  # fmt: skip
     add("--standalone", action="store_true", help=argparse.SUPPRESS)  # what -n does anyway
@@ -101,7 +104,7 @@ def share_of(args: argparse.Namespace, environ: Mapping[str, str]) -> Share:
         root_uri=args.master_addr,
         root_port=port,
         master_port=port + 1,
-        job_id=environ.get("BYTEPS_JOB_ID") or f"nodes-{port}",
+        job_id=environ.get("BYTEPS_JOB_ID", ""),
     )
 
 

@@ -9,16 +9,29 @@ from byteps.config import Config, load
 from byteps.launcher import rendezvous
 from byteps.launcher.spec import Facts, ProcessSpec
 
-__all__ = ["IDENTITY", "PLACE", "SAFE", "label", "listening", "load_without", "module", "place", "unbuffered"]
+__all__ = [
+    "IDENTITY",
+    "LAUNCH_ID",
+    "PLACE",
+    "SAFE",
+    "label",
+    "listening",
+    "load_without",
+    "module",
+    "place",
+    "unbuffered",
+]
 
 # What describes a place in some job. A process of a new job never inherits it.
 IDENTITY = ("BYTEPS_JOB_ID", "BYTEPS_JOB_SECRET", "BYTEPS_JOB_SECRET_FILE")
+LAUNCH_ID = "BYTEPS_LAUNCH_ID"  # new in every launch, whatever of the rest the user has set
 PLACE = frozenset(
     (
         *("DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_WORKER_ID"),
         *("DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_INTERFACE", "DMLC_NODE_HOST", "BYTEPS_LISTEN_FD"),
         *("BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE", "BYTEPS_GLOBAL_RANK", "BYTEPS_FORCE_DISTRIBUTED"),
         *IDENTITY,
+        LAUNCH_ID,
         *rendezvous.NAMES,
     )
 )

@@ -26,6 +26,7 @@ from byteps.errors import ConfigError
 from byteps.launcher import rendezvous
 from byteps.launcher.parts import (
     IDENTITY,
+    LAUNCH_ID,
     PLACE,
     SAFE,
     label,
@@ -220,10 +221,13 @@ def _command(options: Options, where: str) -> tuple[str, ...]:
 
 
 def _identity(environ: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    """Job id and secret: the user's own if there are any, unless they are those of the job we run inside."""
+    """Job id and secret: the user's own if there are any, unless they are those of the job we run inside.
+
+    The launch id is never the user's: two launches of one job id are told apart by it.
+    """
     inside = bool(environ.get("DMLC_ROLE"))
     own = {name: environ[name] for name in IDENTITY if environ.get(name) and not inside}
-    made = {"BYTEPS_JOB_ID": facts.job_id}
+    made = {"BYTEPS_JOB_ID": facts.job_id, LAUNCH_ID: facts.launch_id}
     if not ("BYTEPS_JOB_SECRET" in own or "BYTEPS_JOB_SECRET_FILE" in own):
         made["BYTEPS_JOB_SECRET"] = facts.secret
     return made | own

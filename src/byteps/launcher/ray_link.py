@@ -14,6 +14,7 @@ from byteps.launcher import frames
 from byteps.launcher.layout import Layout
 from byteps.launcher.link import Link
 from byteps.launcher.output import Lines
+from byteps.observe.text import clean
 from byteps.ray import cluster
 
 __all__ = ["AgentHost", "RayHosts"]
@@ -109,6 +110,7 @@ class _RayLink(Link):
     def __init__(self, name: str, places: Sequence[int], actor: Any) -> None:
         self.name = name
         self.places = list(places)
+        self.own = frozenset(places)
         self.hello: frames.Hello | None = None
         self.started = False
         self.said: list[str] = []
@@ -132,7 +134,7 @@ class _RayLink(Link):
                 while data:
                     data = data[os.write(write, data) :]
         except Exception as error:
-            self.said.append(" ".join(str(error).split())[:300])
+            self.said.append(clean(str(error), 300))
         finally:
             os.close(write)
 

@@ -14,7 +14,10 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-__all__ = ["become_subreaper", "descendants", "die_with", "groups", "reap_orphans", "shell_code", "sweep"]
+from byteps.control import procfs
+
+__all__ = ["become_subreaper", "descendants", "die_with", "groups", "reap_orphans", "shell_code", "stopped"]
+__all__ += ["sweep"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -43,26 +46,38 @@ def shell_code(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _parents() -> Iterator[tuple[int, int]]:
-    """Every process of this machine that we can see, with its parent."""
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """Every process of this machine that we can see, with its parent and its state."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # The name in parentheses can hold anything, also spaces and parentheses; it ends at the last one.
-            parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            state, parent = procfs.state_and_parent(int(folder.name))
         except (OSError, IndexError, ValueError):
             continue  # it has just ended
-        yield int(folder.name), parent
+        yield int(folder.name), parent, state
 
 
 def descendants(root: int) -> list[int]:
     """Children of ``root``, their children, and so on; a parent comes before its children."""
     children: dict[int, list[int]] = {}
-    for process, parent in _parents():
+    for process, parent, _ in _processes():
         children.setdefault(parent, []).append(process)
     found = list(children.get(root, ()))
     for process in found:  # grows while it is walked
         found += children.get(process, ())
     return found
+
+
+def stopped(roots: Collection[int]) -> dict[int, int]:
+    """Of these processes those that are stopped, or have a descendant that is: root -> who is stopped."""
+    found = {process: (parent, state) for process, parent, state in _processes()}
+    halted: dict[int, int] = {}
+    for process, (_, state) in found.items():
+        above = process
+        while state == procfs.STOPPED and above in found:
+            if above in roots:
+                halted.setdefault(above, process)
+            above = found[above][0]
+    return halted
 
 
 def groups(processes: Collection[int]) -> list[int]:
@@ -79,7 +94,7 @@ def groups(processes: Collection[int]) -> list[int]:
 def reap_orphans(known: Collection[int]) -> None:
     """Collect ended children that we did not start ourselves, so that a long job does not pile up zombies."""
     own = os.getpid()
-    for process in [process for process, parent in _parents() if parent == own and process not in known]:
+    for process in [process for process, parent, _ in _processes() if parent == own and process not in known]:
         try:
             os.waitpid(process, os.WNOHANG)
         except ChildProcessError:

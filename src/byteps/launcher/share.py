@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from byteps.errors import ConfigError
-from byteps.launcher.parts import PLACE, SAFE, label, listening, load_without, module, place, unbuffered
+from byteps.launcher.parts import (
+    LAUNCH_ID,
+    PLACE,
+    SAFE,
+    label,
+    listening,
+    load_without,
+    module,
+    place,
+    unbuffered,
+)
 from byteps.launcher.spec import UNKNOWN, Facts, Plan, ProcessSpec
 
 __all__ = ["Share", "plan_share", "run"]
@@ -32,9 +42,10 @@ class Share:
     root_uri: str
     root_port: int
     master_port: int
-    job_id: str
+    job_id: str  # empty: none
     secret: str = field(default="", repr=False)  # empty: none, or the user's own
     master_addr: str = ""  # empty: where the scheduler is
+    launch_id: str = ""  # empty: the parts of the job know of no common launch
 
 
 def plan_share(share: Share, command: Sequence[str], environ: Mapping[str, str], facts: Facts) -> Plan:
@@ -50,7 +61,8 @@ def plan_share(share: Share, command: Sequence[str], environ: Mapping[str, str],
         "DMLC_NUM_SERVER": str(share.servers),
         "DMLC_PS_ROOT_URI": share.root_uri,
         "DMLC_PS_ROOT_PORT": str(share.root_port),
-        "BYTEPS_JOB_ID": share.job_id,
+        **({"BYTEPS_JOB_ID": share.job_id} if share.job_id else {}),
+        **({LAUNCH_ID: share.launch_id} if share.launch_id else {}),
         **_secret(share, environ),
         **unbuffered(environ),
     }
@@ -92,6 +104,15 @@ def _secret(share: Share, environ: Mapping[str, str]) -> dict[str, str]:
     return own or ({"BYTEPS_JOB_SECRET": share.secret} if share.secret else {})
 
 
+def _rivalry(outline: Plan, environ: Mapping[str, str]) -> str:
+    """Tell the scheduler that has our port of ours, if it is one; the words to begin the error with."""
+    from byteps.config import load
+    from byteps.scheduler import rivals
+
+    env = outline.processes[0].environment(environ)
+    return rivals.announce(load({**env, "BYTEPS_LISTEN_FD": ""}))  # there is no socket yet
+
+
 def run(
     share: Share, command: Sequence[str], environ: Mapping[str, str], python: str, args: argparse.Namespace
 ) -> int:
@@ -125,7 +146,8 @@ def run(
                 probe.listen(1)
         except OSError as error:
             raise ConfigError(
-                f"cannot use port {share.root_port} for the scheduler: {error.strerror}"
+                f"{_rivalry(outline, environ)}cannot use port {share.root_port} for the scheduler: "
+                f"{error.strerror}"
                 f"{ports.told(share.root_port)}; choose another, the same everywhere, with DMLC_PS_ROOT_PORT "
                 "or --master-port"
             ) from None

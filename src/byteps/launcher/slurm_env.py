@@ -128,6 +128,7 @@ def share_of(
         root_port=root_port,
         master_port=master_port,
         job_id=f"slurm-{job}-{step}",
+        launch_id=f"slurm-{job}-{step}-{environ.get('SLURM_RESTART_COUNT') or 0}",
         secret=secret,
     )
 

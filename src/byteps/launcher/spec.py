@@ -31,13 +31,15 @@ class Facts:
     listen_fd: str  # that socket's descriptor, inherited by the scheduler
     job_id: str
     secret: str = field(repr=False)
+    launch_id: str
     master_port: str = "(a free port)"  # kept free for the store of torch.distributed, which rank 0 may start
     root_uri: str = LOOPBACK  # where the others reach the scheduler
     master_addr: str = LOOPBACK  # where the others reach worker 0
 
 
 # For a dry run, and to find mistakes in options and environment before anything is opened.
-UNKNOWN = Facts("python", "(a free port)", "(a socket)", "(made for every job)", "(made for every job)")
+_MADE = "(made for every job)"
+UNKNOWN = Facts("python", "(a free port)", "(a socket)", job_id=_MADE, secret=_MADE, launch_id=_MADE)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ Nothing secret is in an argument: agents get the plan, with the secret of the jo
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from byteps.launcher.arguments import address
 
 if TYPE_CHECKING:
     from byteps.launcher.hosts import Host
@@ -36,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--server-hostfile", metavar="FILE", help="the same in a file")
     add("--worker-hostfile", "-WH", metavar="FILE", dest="worker_hostfile", help=argparse.SUPPRESS)
     add("-SH", metavar="FILE", dest="old_server_hostfile", help=argparse.SUPPRESS)
-    add("--scheduler-ip", metavar="ADDRESS", default="", help="where the others reach the scheduler "
-        "(default: the address at which ssh reached the machine of worker 0)")  # fmt: skip
+    add("--scheduler-ip", metavar="ADDRESS", default="", type=address, help="where the others reach the "
+        "scheduler (default: the address at which ssh reached the machine of worker 0)")  # fmt: skip
     add("--scheduler-port", metavar="PORT", type=int, default=0, help="its port (default: a free one)")
     add("--ssh-user", "--username", metavar="NAME", default="", help="for hosts without one")
     add("--ssh-port", metavar="PORT", type=int, default=0, help="for hosts without one")
@@ -64,6 +67,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     from byteps.launcher.link import Link
     from byteps.launcher.manner import Manner
     from byteps.launcher.plan import UNKNOWN
+    from byteps.launcher.silence import tolerated_s
 
     layout = _layout(args)
     python = args.python or sys.executable
@@ -92,7 +96,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
         return plan_hosts(layout, command, env, facts_from(layout, hellos, facts)).processes
 
     def open_link(key: str, places: Sequence[int]) -> Link:
-        argv = command_to(hosts[key], args.ssh, python)
+        argv = command_to(hosts[key], args.ssh, python, tolerated_s(env))
         extra = {"PYTHONSAFEPATH": "1"} if argv[0] == python else {}
         return Link(key, places, argv, {**os.environ, **extra})
 
@@ -111,14 +115,17 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     return guard.guarded(job)
 
 
-def command_to(host: Host, ssh: str, python: str) -> list[str]:
+def command_to(host: Host, ssh: str, python: str, silence_s: float) -> list[str]:
     """How to start an agent on a host. The name localhost alone means this machine, without ssh."""
+    from byteps.launcher.silence import PING_S
+
     if host.key == "localhost":
         return [python, "-m", "byteps.launcher.agent"]
     # A shell of any kind understands this. SAFEPATH: a file in the home folder must not break the agent.
     remote = shlex.join(["exec", "env", "PYTHONSAFEPATH=1", python, "-m", "byteps.launcher.agent"])
     options = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
-    options += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=6"]
+    count = math.ceil(silence_s / PING_S)
+    options += ["-o", f"ServerAliveInterval={PING_S:g}", "-o", f"ServerAliveCountMax={count}"]
     options += ["-p", str(host.port)] if host.port else []
     options += ["-l", host.user] if host.user else []
     return [*shlex.split(ssh), *options, "--", host.name, remote]

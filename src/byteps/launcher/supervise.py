@@ -18,6 +18,7 @@ from byteps.control import blame
 from byteps.errors import ConfigError
 from byteps.launcher import ending, local, reap
 from byteps.launcher.display import Display
+from byteps.launcher.ear import Ear
 from byteps.launcher.ending import Phase
 from byteps.launcher.guard import PASSED_ON, heeded
 from byteps.launcher.log_files import LogFiles
@@ -72,11 +73,10 @@ class Supervisor:
         self._state = ending.begin(self._names, self._workers, ())
         self._pids: dict[int, int] = {}  # of running processes
         self._pidfds: dict[int, int] = {}
-        self._blames: dict[int, int] = {}  # pipes on which processes say that they fail because of another
         self._failed: dict[int, int] = {}  # codes other than 0, in the order of the ends
-        self._not_started = False
         self._alone = False  # whoever started this job is gone
         self._selector = selectors.DefaultSelector()
+        self._ear = Ear(self._selector, self._told)
         order = sorted(range(len(specs)), key=lambda place: (specs[place].role != "worker", place))
         self._display = self._open_display(order)
         if front_gone is not None:
@@ -131,10 +131,12 @@ class Supervisor:
             except local.StartError as failure:
                 error = failure
                 break
+            except OSError as failure:  # no pipe for its output
+                error = local.start_error(spec, failure)
+                break
             self._watch_exit(place)
         self._state = ending.begin(self._names, self._workers, self._pids)
         if error is not None:
-            self._not_started = True
             self._display.note(str(error))
             self._handle(ending.NotStarted(len(self._pids), error.code))
 
@@ -149,7 +151,7 @@ class Supervisor:
     def _start(self, place: int, spec: ProcessSpec) -> int:
         pipes = self._display.open(place) if self._labelled else None
         out, err = pipes or (None, None)
-        self._blames[place], told = os.pipe()
+        told = self._ear.open(place)
         env = {**spec.env, "BYTEPS_BLAME": blame.describe(told)}
         spec = replace(spec, env=env, fds=(*spec.fds, told))
         try:
@@ -169,13 +171,14 @@ class Supervisor:
 
     def _summary(self) -> None:
         state, elapsed = self._state, f"{time.monotonic() - self._begun:.1f} s"
-        if state.first is not None:
-            place, code = state.first
-            end = "could not be started" if self._not_started else ending.how(code)
-            self._display.repeat(place, self._names[place])
+        found = ending.judgement(state)
+        if found is not None:
+            place = found.process
+            if place is not None:
+                self._display.repeat(place, self._names[place])
             also = [f"{self._names[k]} {ending.how(self._failed[k])}" for k in self._failed if k != place]
             after = f"; after it, {', '.join(also)}" if also else ""
-            self._display.note(f"failed after {elapsed}: {self._names[place]} {end}{after}{self._where()}")
+            self._display.note(f"failed after {elapsed}: {found}{after}{self._where()}")
         elif state.signal:
             name = signal.Signals(state.signal).name
             self._display.note(f"ended by {name} after {elapsed}{self._where()}")
@@ -201,12 +204,21 @@ class Supervisor:
             self._signal(send.number, send.processes)
 
     def _signal(self, number: int, places: Iterable[int]) -> None:
+        if number in (signal.SIGTERM, signal.SIGKILL):
+            self._find_stopped(places)
         for place in places:
             for group in self._groups(place, number):
                 try:
                     os.killpg(group, number)
                 except (ProcessLookupError, PermissionError):  # it has just ended, or changed its user
                     pass
+
+    def _find_stopped(self, places: Iterable[int]) -> None:
+        """Who is stopped cannot end by itself; that is worth a word if it was lost to the others."""
+        found = reap.stopped([self._pids[place] for place in places])
+        for place in places:
+            if self._pids[place] in found:
+                self._handle(ending.Halted(place, found[self._pids[place]]))
 
     def _groups(self, place: int, number: int) -> list[int]:
         """The process groups that a signal is for. gdb takes most signals for orders to itself."""
@@ -225,11 +237,13 @@ class Supervisor:
             self._selector.unregister(fd)
             os.close(fd)
         code = reap.shell_code(status)
+        self._ear.catch_up()
         if code and self._state.phase < Phase.TERMINATING:  # later it is our doing
             self._failed[place] = code
-        blames = self._blames.pop(place)
-        self._handle(ending.Ended(place, code, blame.is_told(blames)))
-        os.close(blames)
+        self._handle(ending.Ended(place, code))
+
+    def _told(self, place: int, statement: blame.Statement) -> None:
+        self._handle(ending.Told(place, statement, statement.who.role == self._specs[place].role))
 
     def _own(self) -> Collection[int]:
         """Children that we collect ourselves; the others are orphans."""

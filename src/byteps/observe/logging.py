@@ -11,6 +11,7 @@ import logging
 import sys
 
 from byteps.config import Config
+from byteps.observe.text import clean
 
 __all__ = ["LEVELS", "log_native", "logger", "set_identity", "setup", "warn_once"]
 
@@ -86,5 +87,5 @@ def warn_once(text: str) -> None:
 
 
 def log_native(level: int, text: str) -> None:
-    """Log a line that came out of the native core; its text is data, never a format."""
-    logger.log(level, "%s", text)
+    """Log a line that came out of the native core, which may quote a peer; it is data, never a format."""
+    logger.log(level, "%s", clean(text))

@@ -62,9 +62,10 @@ class Rank:
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            current.shutdown(fatal=f"{type(error).__name__}: {error}")  # so that the others are told why
+            why = f"{type(error).__name__}: {error}"  # so that the others are told
+            current.shutdown(for_good=True, fatal=why)
             raise
-        current.shutdown()
+        current.shutdown(for_good=True)
         return result
 
 
@@ -77,8 +78,10 @@ class ServiceHost:
 
     def listen(self) -> tuple[str, int]:
         """Take a port for a scheduler; returns where it can be reached."""
-        self._socket = socket.create_server(("", 0), backlog=1024)
-        return _here()[1], self._socket.getsockname()[1]
+        own = _here()[1]
+        family = socket.AF_INET6 if ":" in own else socket.AF_INET
+        self._socket = socket.create_server(("", 0), family=family, backlog=1024)
+        return own, self._socket.getsockname()[1]
 
     def start(self, role: str, env: Mapping[str, str]) -> int:
         """Start it; it ends with the job, and if this actor dies before the job has formed."""

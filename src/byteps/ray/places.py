@@ -29,7 +29,7 @@ class Job:
     root_port: int
     master_addr: str
     master_port: int
-    job_id: str
+    job_id: str  # of this run alone, and so its launch id, too
     secret: str
 
     @property
@@ -41,6 +41,7 @@ class Job:
             "DMLC_PS_ROOT_URI": self.root_uri,
             "DMLC_PS_ROOT_PORT": str(self.root_port),
             "BYTEPS_JOB_ID": self.job_id,
+            "BYTEPS_LAUNCH_ID": self.job_id,
             "BYTEPS_JOB_SECRET": self.secret,
         }
         forced = len(self.sizes) == 1 and self.servers > 0  # whoever asks for servers wants them used

@@ -1,4 +1,4 @@
-"""Where the heartbeat and the control connection of one process wait for each other."""
+"""Where the heartbeat connections and the control connection of one process wait for each other."""
 
 from __future__ import annotations
 
@@ -6,39 +6,58 @@ import asyncio
 import socket
 
 from byteps.control.handshake import TIMEOUT_S
+from byteps.control.link import BEAT_LINES
+
+
+class _Party:
+    """The heartbeat connections of one process that have come so far."""
+
+    def __init__(self) -> None:
+        self.lines: list[socket.socket] = []
+        self.complete = asyncio.Event()
+
+
+MAX_WAITING = 4_096
 
 
 class Lobby:
-    """Connections by instance number. What nobody fetches in time is closed. Lives in one asyncio loop."""
+    """Connections by instance number. Lives in one asyncio loop.
+
+    What nobody fetches in time is closed, and when too many wait, the one that has waited longest.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[socket.socket]] = {}
+        self._waiting: dict[int, _Party] = {}
 
     def arrive(self, instance: int, sock: socket.socket) -> None:
-        """A heartbeat connection has come; a second one of the same process is closed."""
-        future = self._future(instance)
-        if future.done():
+        """A heartbeat connection has come; one more than a process should have is closed."""
+        party = self._party(instance)
+        if party.complete.is_set():
             sock.close()
-        else:
-            future.set_result(sock)
+            return
+        party.lines.append(sock)
+        if len(party.lines) == BEAT_LINES:
+            party.complete.set()
 
-    async def fetch(self, instance: int) -> socket.socket:
-        """The heartbeat connection of a process, now or when it comes; asyncio.TimeoutError if not."""
-        sock = await asyncio.wait_for(asyncio.shield(self._future(instance)), TIMEOUT_S)
+    async def fetch(self, instance: int) -> list[socket.socket]:
+        """All heartbeat connections of a process, now or when they are there; asyncio.TimeoutError if not."""
+        party = self._party(instance)
+        await asyncio.wait_for(party.complete.wait(), TIMEOUT_S)
         self._waiting.pop(instance, None)
-        return sock
+        return party.lines
 
-    def _future(self, instance: int) -> asyncio.Future[socket.socket]:
-        future = self._waiting.get(instance)
-        if future is None:
-            loop = asyncio.get_running_loop()
-            future = self._waiting[instance] = loop.create_future()
-            loop.call_later(TIMEOUT_S, self._expire, instance, future)
-        return future
+    def _party(self, instance: int) -> _Party:
+        party = self._waiting.get(instance)
+        if party is None:
+            if len(self._waiting) >= MAX_WAITING:
+                self._expire(*next(iter(self._waiting.items())))
+            party = self._waiting[instance] = _Party()
+            asyncio.get_running_loop().call_later(TIMEOUT_S, self._expire, instance, party)
+        return party
 
-    def _expire(self, instance: int, future: asyncio.Future[socket.socket]) -> None:
-        if self._waiting.get(instance) is not future:
+    def _expire(self, instance: int, party: _Party) -> None:
+        if self._waiting.get(instance) is not party:
             return  # it was fetched
         del self._waiting[instance]
-        if future.done() and not future.cancelled():
-            future.result().close()
+        for sock in party.lines:
+            sock.close()

@@ -1,7 +1,8 @@
 """What the scheduler tells those who look at a job from outside, such as ``bps doctor``.
 
 An observer opens a connection of its own kind, with the same handshake as a member and so with the same
-secret. It is no member: it has no rank, nobody waits for it, and nobody notices when it goes.
+secret. It is no member: it has no rank, nobody waits for it, and nobody notices when it goes. Nor must
+anybody notice that it is there: its answers have a pace, and one that does not read them is dropped.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from byteps._version import __version__
-from byteps.control.address import text_of
+from byteps.control.address import peer_of, text_of
 from byteps.control.channel import Channel
 from byteps.control.hello import Hello
 from byteps.control.messages import Ask, Presence, Register, Status
 from byteps.errors import ProtocolError
+from byteps.observe.limited import Limited
 from byteps.scheduler.events import State
 
-__all__ = ["CHANNEL", "ROLE", "Arrival", "answer", "arrival", "refusal", "status"]
+__all__ = ["CHANNEL", "ROLE", "Arrival", "Pace", "answer", "arrival", "refusal", "status"]
 
 CHANNEL = "status"
 ROLE = "observer"
 MAX_OBSERVERS = 64
 IDLE_S = 30.0  # an observer that asks nothing for so long has been forgotten
+UNREAD_S = 5.0  # one that does not read its answers for so long is dropped
+ASK_BYTES = 1 << 10  # the longest question
+BURST, PER_S = 20, 20.0  # answers to one observer: at once, and in a second after that
 
 
 @dataclass(frozen=True)
@@ -71,17 +76,46 @@ def status(number: int, state: State, text: str, arrivals: Mapping[int, Arrival]
     return Status(number, host, __version__, time.time(), state.phase.value, text[:4_000], members)
 
 
-async def answer(sock: socket.socket, job: int, status_of: Callable[[int], Status]) -> None:
+class Pace:
+    """How long an answer has to wait, so that one who asks without a pause takes no time from the members.
+
+    >>> pace = Pace(0.0)
+    >>> [pace.wait_s(0.0) for _ in range(BURST + 1)][-2:]
+    [0.0, 0.05]
+    """
+
+    def __init__(self, now: float) -> None:
+        self._free_at = now - BURST / PER_S  # each answer takes 1 / PER_S of a time that must not run ahead
+
+    def wait_s(self, now: float) -> float:
+        self._free_at = max(self._free_at, now - BURST / PER_S) + 1 / PER_S
+        return round(max(0.0, self._free_at - now), 6)
+
+
+async def answer(sock: socket.socket, job: int, status_of: Callable[[int], Status], lines: Limited) -> None:
     """Answer one observer until it closes the connection."""
-    peer = f"the observer at {text_of(sock.getpeername())}"
-    channel = await Channel.over(sock, job, peer)
+    address = peer_of(sock)
+    peer = f"the observer at {text_of(address)}"
+    channel = await Channel.over(sock, job, peer, ASK_BYTES)
+    pace = Pace(time.monotonic())
     try:
-        while True:
+        while not channel.has_ended:
             message = await asyncio.wait_for(channel.receive(), IDLE_S)
             if not isinstance(message, Ask):
                 raise ProtocolError(f"{peer} sent {type(message).__name__}")
+            await asyncio.sleep(pace.wait_s(time.monotonic()))
             channel.send(status_of(message.id))
-    except (OSError, ProtocolError, asyncio.TimeoutError):
-        pass  # it has gone, or makes no sense: nobody depends on it
+            await _read(channel)
+    except (OSError, asyncio.TimeoutError):
+        pass  # it has gone: nobody depends on it
+    except ProtocolError as error:
+        lines.warning(address[0], str(error), f"closed the connection of {peer}: {error}")
     finally:
         channel.close()
+
+
+async def _read(channel: Channel) -> None:
+    try:
+        await asyncio.wait_for(channel.room(), UNREAD_S)
+    except asyncio.TimeoutError:
+        raise ProtocolError(f"it has not read its answers for {UNREAD_S:g} s") from None

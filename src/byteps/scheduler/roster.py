@@ -8,7 +8,7 @@ Servers have no number of their own: they get ranks in the order in which they c
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from byteps.control.messages import Member, Register
@@ -27,7 +27,8 @@ class Standing(enum.Enum):
 class Seat:
     """One connected process: its connection, what it said, and where it stands.
 
-    ``instance`` is the same when a process connects again; ``rank`` is valid once it was in an epoch.
+    ``instance`` is the same when a process connects again; ``rank`` is valid once it was in an epoch;
+    ``started_at`` is when the process began, on the scheduler's clock.
     """
 
     number: int
@@ -35,6 +36,12 @@ class Seat:
     register: Register
     standing: Standing = Standing.WAITING
     rank: int = -1
+    started_at: float = 0.0
+
+    @property
+    def incarnation(self) -> int:
+        """The process itself, however often it connects."""
+        return self.register.origin.incarnation
 
     def __str__(self) -> str:
         said = self.register
@@ -81,18 +88,24 @@ def refusal(seat: Seat, others: Iterable[Seat], expected: Expected) -> str:
                 f"{seat} has {variable}={here}, {expected.source} has {there}; set it alike on all processes"
             )
     for other in workers + servers:
-        for name in sorted(said.agreed.keys() & other.register.agreed.keys()):
-            here, there = said.agreed[name], other.register.agreed[name]  # type: ignore[assignment]
-            if here != there:
-                return f"{seat} has {name}={here}, {other} has {name}={there}; set it alike on all processes"
+        if differs := unlike(seat, other.register.agreed, str(other)):
+            return differs
     if said.role == "server":
-        if len(servers) >= expected.servers:
-            return (
-                f"{seat} is one too many: the job has all its {expected.servers} servers "
-                f"({_listed(str(s) for s in servers)}); raise DMLC_NUM_SERVER everywhere, or start fewer"
-            )
         return "" if said.shards > 0 and said.port > 0 else f"{seat} has no port or no shards"
     return _worker_refusal(seat, workers, expected)
+
+
+def unlike(seat: Seat, agreed: Mapping[str, str], whose: str) -> str:
+    """Which setting that all must share this process has otherwise than ``whose``, or nothing."""
+    for name in sorted(seat.register.agreed.keys() & agreed.keys()):
+        here, there = seat.register.agreed[name], agreed[name]
+        if here != there:
+            return f"{seat} has {_set(name, here)}, {whose} has {_set(name, there)}; set it alike everywhere"
+    return ""
+
+
+def _set(name: str, value: str) -> str:
+    return f"{name} unset" if (name, value) == (PARTITION_BYTES, "0") else f"{name}={value}"
 
 
 def _worker_refusal(seat: Seat, workers: list[Seat], expected: Expected) -> str:
@@ -115,24 +128,43 @@ def _worker_refusal(seat: Seat, workers: list[Seat], expected: Expected) -> str:
             return (
                 f"{with_it} sets BYTEPS_GLOBAL_RANK and {without} does not; set it on all workers or on none"
             )
-        if said.global_rank is not None and its.global_rank == said.global_rank:
-            return f"{seat} has BYTEPS_GLOBAL_RANK={said.global_rank}, and so has {other}; each needs its own"
-        if its.worker_id != said.worker_id:
-            continue
-        if its.local_rank == said.local_rank:
-            return (
-                f"{seat} came twice: {other} is already there; give every worker machine its own "
-                "DMLC_WORKER_ID and every process on it its own BYTEPS_LOCAL_RANK"
-            )
-        if its.local_size != said.local_size:
+        if its.worker_id == said.worker_id and its.local_size != said.local_size:
             return (
                 f"{seat} has BYTEPS_LOCAL_SIZE={said.local_size}, {other} on the same machine has "
                 f"{its.local_size}; set it alike on one machine"
             )
-    machines = _machines(workers)
+    return ""
+
+
+def surplus(seat: Seat, others: Iterable[Seat], expected: Expected) -> str:
+    """Which of the others has the place of this process, or that all places are taken; or nothing."""
+    said = seat.register
+    others = [s for s in others if s.number != seat.number and s.register.role == said.role]
+    if said.role == "server":
+        if len(others) < expected.servers:
+            return ""
+        return (
+            f"{seat} is one too many: the job has all its {expected.servers} servers "
+            f"({listed(str(s) for s in others)}); raise DMLC_NUM_SERVER everywhere, or start fewer"
+        )
+    for other in others:
+        its = other.register
+        if said.global_rank is not None and its.global_rank == said.global_rank:
+            return f"{seat} has BYTEPS_GLOBAL_RANK={said.global_rank}, and so has {other}; each needs its own"
+        if place_of(other) == place_of(seat):
+            return (
+                f"{seat} came twice: {other} is already there; give every worker machine its own "
+                "DMLC_WORKER_ID and every process on it its own BYTEPS_LOCAL_RANK"
+            )
+    machines = _machines(others)
     if said.worker_id not in machines and len(machines) >= expected.workers:
         return f"{seat} is one too many: {expected.workers} worker machines are already there"
     return ""
+
+
+def place_of(seat: Seat) -> tuple[int, int]:
+    """Where a worker belongs: its machine, and which of its ranks it is."""
+    return seat.register.worker_id, seat.register.local_rank
 
 
 def missing(seats: Iterable[Seat], expected: Expected) -> str:
@@ -147,11 +179,11 @@ def missing(seats: Iterable[Seat], expected: Expected) -> str:
     counts = f"{complete} of {expected.workers} workers"
     gone = []
     if complete < expected.workers:
-        gone.append(f"worker {_listed(_missing_workers(machines, expected.workers))}")
+        gone.append(f"worker {listed(_missing_workers(machines, expected.workers))}")
     if expected.servers:
         counts += f", {server_count} of {expected.servers} servers"
         if server_count < expected.servers:
-            gone.append(f"server {_listed(str(n) for n in range(server_count, expected.servers))}")
+            gone.append(f"server {listed(str(n) for n in range(server_count, expected.servers))}")
     return f"{counts}; missing {'; '.join(gone)}"
 
 
@@ -163,7 +195,7 @@ def _missing_workers(machines: dict[int, list[Seat]], count: int) -> list[str]:
         size = ranks[0].register.local_size
         if len(ranks) < size:
             absent = sorted(set(range(size)) - {s.register.local_rank for s in ranks})
-            names.append(f"{number} (local rank {_listed(str(n) for n in absent)})")
+            names.append(f"{number} (local rank {listed(str(n) for n in absent)})")
     if forced and len(machines) < count:
         names.append(f"machines: {count - len(machines)} more")
     return sorted(names, key=lambda name: int(digits) if (digits := name.split()[0]).isdecimal() else count)
@@ -198,6 +230,8 @@ def member(seat: Seat) -> Member:
         local_rank=said.local_rank,
         local_size=said.local_size,
         pid=said.pid,
+        incarnation=seat.incarnation,
+        machine=said.machine,
     )
 
 
@@ -208,7 +242,8 @@ def _machines(workers: Iterable[Seat]) -> dict[int, list[Seat]]:
     return machines
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names for a line of text: not more than people read."""
     names = list(names)
     rest = len(names) - MAX_LISTED
     return ", ".join(names) if rest <= 0 else f"{', '.join(names[:MAX_LISTED])} and {rest} more"

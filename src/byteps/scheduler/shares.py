@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
+from byteps.control.machine import key
 from byteps.control.messages import View
 
 __all__ = ["machine_shares", "server_shares", "shares_of"]
@@ -44,7 +45,7 @@ def machine_shares(workers: int, beside: int, extra: int) -> tuple[Fraction, Fra
 def server_shares(worker_hosts: Sequence[str], server_hosts: Sequence[str], forced: bool) -> list[Fraction]:
     """The share of every server, in the order of ``server_hosts``; servers of one machine share evenly.
 
-    ``forced`` is BYTEPS_ENABLE_MIXED_MODE=1, for machines that cannot be told apart by their names: then, as
+    ``forced`` is BYTEPS_ENABLE_MIXED_MODE=1, for machines that cannot be told apart: then, as
     in the original, the last servers are beside workers, as many as there are workers, and the others alone.
 
     >>> [str(share) for share in server_shares(["a", "b"], ["a", "b", "c"], False)]
@@ -62,7 +63,7 @@ def server_shares(worker_hosts: Sequence[str], server_hosts: Sequence[str], forc
 
 
 def shares_of(view: View, forced: bool) -> list[Fraction]:
-    """The shares of the servers of a job; one host name is one machine."""
-    first_of_machine = {worker.worker_id: worker.host for worker in reversed(view.workers())}
-    hosts = [first_of_machine[worker_id] for worker_id in sorted(first_of_machine)]
-    return server_shares(hosts, [server.host for server in view.servers()], forced)
+    """The shares of the servers of a job."""
+    first_of_machine = {worker.worker_id: key(worker) for worker in reversed(view.workers())}
+    machines = [first_of_machine[worker_id] for worker_id in sorted(first_of_machine)]
+    return server_shares(machines, [key(server) for server in view.servers()], forced)

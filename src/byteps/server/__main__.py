@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from byteps.control import blame, starter
 from byteps.control.channel import show_wire
-from byteps.errors import BytePSError, PeerLostError
+from byteps.control.shortage import LOOP, NO_MEMORY, ensure, explained, needed, take_all
+from byteps.errors import BytePSError
 from byteps.observe import logging
 from byteps.server.service import Interrupted, Server
 
 
 def main() -> int:
     """Exit status 0: all workers left cleanly. Anything else comes with a line that says why."""
-    line = None  # to the rank that started us
+    line, launcher = None, ""  # to the rank that started us, and to the launcher
     try:
         config = starter.settings()
-        line = config.starter_fd
+        line, launcher = config.starter_fd, config.blame
         logging.setup(config, "server")
+        take_all()
+        ensure(LOOP)
         config.require_distributed()
         show_wire(config.ps_verbose)
         if config.plugins:
@@ -26,11 +30,11 @@ def main() -> int:
 
             load_plugins(config.plugins)
         asyncio.run(Server(config).run())
-    except (BytePSError, OSError) as error:
-        reason = f"{type(error).__name__}: {error}"
+    except (BytePSError, OSError, MemoryError) as error:
+        text = explained(error, needed(config)) if isinstance(error, OSError) else str(error) or NO_MEMORY
+        reason = f"{type(error).__name__}: {text}"
         starter.tell(line, reason)
-        if isinstance(error, PeerLostError):
-            blame.another(config.blame)
+        blame.tell(launcher, blame.words(blame.Whom("server", 0, pid=os.getpid()), error))
         print(f"byteps server: {reason}", file=sys.stderr)
         return error.code if isinstance(error, Interrupted) else 1
     return 0

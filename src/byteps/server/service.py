@@ -14,28 +14,46 @@ import time
 from typing import Any
 
 from byteps import _core
+from byteps.compress.declared import codec_of_tensor
 from byteps.config import Config
-from byteps.control import starter, tasks
-from byteps.control.address import bind_host, is_loopback, listen, own_address, text_of, wants_checksum
-from byteps.control.connection import Acceptor, credentials_of
+from byteps.control import blame, starter, tasks
+from byteps.control.address import (
+    bind_host,
+    is_loopback,
+    listen,
+    own_address,
+    peer_of,
+    text_of,
+    wants_checksum,
+)
+from byteps.control.blame import Whom
+from byteps.control.connection import Acceptor, credentials_of, why
 from byteps.control.handshake import no_probe
 from byteps.control.hello import Hello, job_number
 from byteps.control.link import Link, join, registration
-from byteps.control.machines import children
+from byteps.control.loss import loss, told
+from byteps.control.machines import children, piece_bytes
 from byteps.control.memory import return_probe
 from byteps.control.messages import (
+    Assigned,
     Departed,
     Failed,
     Leave,
     Lost,
     Message,
+    Prepare,
+    Prepared,
+    Refusal,
     Register,
     Retire,
     Shutdown,
     View,
 )
-from byteps.errors import BytePSError, JoinError, PeerLostError, ProtocolError
+from byteps.control.patience import make_patient
+from byteps.errors import BytePSError, JoinError, OutOfMemoryError, ProtocolError
+from byteps.observe.limited import Limited
 from byteps.observe.logging import log_native, logger, set_identity, warn_once
+from byteps.observe.text import clean
 
 VERDICT_S = 1.0  # a worker that leaves says so first, but its words take another way than its connections
 FAREWELL_S = 1.0
@@ -49,6 +67,7 @@ class Server:
         self._config = config
         self._job = job_number(config.job_id)
         self._shards = min(config.server_engine_thread, len(os.sched_getaffinity(0)))
+        self._lines = Limited()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._link: Link | None = None
@@ -59,6 +78,7 @@ class Server:
         self._attached: set[tuple[int, int]] = set()  # (rank, shard) of this epoch
         self._departed: set[int] = set()
         self._accused: set[int] = set()
+        self._exhausted = ""  # why this server cannot go on
 
     async def run(self) -> None:
         """Serve until the scheduler says that all workers are done. Raises an error of ``byteps.errors``."""
@@ -98,10 +118,7 @@ class Server:
             try:
                 message = await self._link.receive()
             except (OSError, ProtocolError) as error:
-                host = self._config.root_uri
-                raise PeerLostError(
-                    f"the scheduler (host {host}) was lost: {error}", "scheduler", 0, host
-                ) from None
+                raise loss(Whom("scheduler", 0, self._config.root_uri), str(error)) from None
             if isinstance(message, Shutdown):
                 return
             self._handle(message)
@@ -113,15 +130,54 @@ class Server:
             self._departed.add(message.rank)
             if self._aggregator is not None:
                 self._aggregator.depart(message.rank)
+            if self._view is not None and len(self._departed) == self._view.size:
+                self._end_epoch()  # they may come back much later; until then nobody needs the memory
+        elif isinstance(message, Prepare):
+            self._prepare(message)
         elif isinstance(message, Retire):
             if self._aggregator is not None:
                 self._aggregator.retire(message.tensor_ids)
         elif isinstance(message, Lost):
-            name = f"{message.role} {message.rank} (host {message.host})"
-            text = f"{name} was lost: {message.reason}"
-            raise PeerLostError(text, message.role, message.rank, message.host)
+            if self._exhausted:
+                raise OutOfMemoryError(self._exhausted)
+            raise told(message, "server", -1 if self._view is None else self._view.rank)
         elif isinstance(message, Failed):
             raise JoinError(message.text)
+
+    def _prepare(self, message: Prepare) -> None:
+        """Take tensors in, before the scheduler tells any worker that their parts live here."""
+        if self._view is None or self._aggregator is None or self._link is None:
+            raise ProtocolError("the scheduler has placed tensors on this server before any worker has come")
+        refused = [self._refusal(each) for each in message.tensors]
+        self._link.send(Prepared(message.id, [each for each in refused if each is not None]))
+
+    def _refusal(self, tensor: Assigned) -> Refusal | None:
+        """Why this server cannot hold its parts of a tensor; None: it can."""
+        assert self._view is not None and self._aggregator is not None
+        own = self._view.rank
+        shards = [
+            (times, [shard if server == own else -1 for server, shard in places])
+            for times, places in tensor.placement
+        ]
+        try:
+            codec = codec_of_tensor(tensor.codec, tensor.dtype, tensor.nbytes, self._config.job_id)
+            self._aggregator.declare(
+                tensor.tensor_id,
+                tensor.name,
+                tensor.dtype,
+                tensor.nbytes,
+                tensor.partition_bytes,
+                piece_bytes(self._view),
+                shards,
+                codec,
+            )
+        except MemoryError as error:
+            advice = "give the servers more memory, or start more of them (DMLC_NUM_SERVER)"
+            return Refusal(tensor.tensor_id, f"{error}; {advice}", lack=True)
+        except ValueError as error:
+            plugins = "; a codec of your own must be registered by a module in BYTEPS_PLUGINS of servers, too"
+            return Refusal(tensor.tensor_id, f"{error}{plugins if tensor.codec else ''}")
+        return None
 
     # Start-up
 
@@ -137,10 +193,12 @@ class Server:
                 )
             probe = return_probe if config.enable_ipc else no_probe
             credentials = credentials_of(config)
-            acceptor = Acceptor(self._listener, credentials, self._admit, self._welcome, probe)
+            acceptor = Acceptor(self._listener, credentials, self._admit, self._welcome, probe, self._lines)
             self._accepting = asyncio.ensure_future(acceptor.run())
         port = self._listener.getsockname()[1]
-        return registration(config, "server", address=address, port=port, shards=self._shards)
+        return registration(
+            config, "server", towards_scheduler, address=address, port=port, shards=self._shards
+        )
 
     # Workers
 
@@ -150,7 +208,7 @@ class Server:
         if not 0 <= hello.shard < self._shards or not 0 <= hello.rank < 65_536:
             return f"worker {hello.rank} asks for shard {hello.shard}, this server has {self._shards}"
         current = 0 if self._view is None else self._view.epoch
-        if epoch < current:
+        if not current <= epoch <= current + 1:
             return f"worker {hello.rank} comes from epoch {epoch}, the job is in epoch {current}"
         if epoch == current and self._view is not None:
             if hello.rank >= self._view.size:
@@ -164,6 +222,7 @@ class Server:
         return ""
 
     def _welcome(self, sock: socket.socket, hello: Hello, epoch: int) -> None:
+        make_patient(sock, self._config)
         # A worker may hear of the epoch before this server does: its connection waits here.
         self._early[epoch, hello.rank, hello.shard] = sock, hello.memory.pid
         self._attach_early()
@@ -173,6 +232,8 @@ class Server:
         self._end_epoch()
         self._view = view
         set_identity("server", view.rank)
+        own = view.servers()[view.rank]
+        blame.tell(config.blame, blame.Joined(Whom("server", own.rank, own.host, own.pid)))
         logger.info("epoch %d runs with %d workers", view.epoch, view.size)
         names, child_of = children(view, config.grouped)
         self._aggregator = _core.Aggregator(
@@ -201,11 +262,20 @@ class Server:
         for key in [key for key in self._early if key[0] <= self._view.epoch]:
             epoch, rank, shard = key
             sock, peer_pid = self._early.pop(key)
+            checksum, refusal = False, ""
             if epoch < self._view.epoch or rank >= self._view.size or (rank, shard) in self._attached:
-                logger.warning("closed the connection from %s: it has no place", text_of(sock.getpeername()))
+                refusal = "it has no place"
+            else:
+                try:
+                    checksum = wants_checksum(self._config.checksum, sock)
+                except OSError as error:  # while it waited; the scheduler will hear of it, too
+                    refusal = f"it has gone: {why(error)}"
+            if refusal:
+                where = text_of(peer_of(sock))
+                text = f"closed the connection of worker {rank} from {where}: {refusal}"
+                self._lines.warning(f"worker {rank}", refusal, text)
                 sock.close()
                 continue
-            checksum = wants_checksum(self._config.checksum, sock)
             self._attached.add((rank, shard))
             self._aggregator.attach(shard, rank, sock.detach(), checksum, peer_pid)
 
@@ -215,12 +285,27 @@ class Server:
         for kind, number, text in self._aggregator.events() if self._aggregator is not None else []:
             if kind == "log":
                 log_native(number, text)
+            elif kind == "exhausted":
+                self._exhaust(number, text)
             elif number not in self._departed and number not in self._accused and self._view is not None:
+                text = clean(text)
+                self._accused.add(number)
+                delay_s = VERDICT_S
                 if kind == "violation":
                     logger.error("%s broke the protocol: %s", self._view.workers()[number], text)
-                self._accused.add(number)
+                    delay_s = 0.0  # nobody else can know
                 epoch = self._view.epoch
-                asyncio.get_running_loop().call_later(VERDICT_S, self._accuse, epoch, number, text)
+                asyncio.get_running_loop().call_later(delay_s, self._accuse, epoch, number, text)
+
+    def _exhaust(self, rank: int, reason: str) -> None:
+        """What could not fail alone has failed for want of memory; ``rank`` -1: not just one connection."""
+        if self._exhausted or self._view is None or self._link is None:
+            return
+        whom = f" with {self._view.workers()[rank]}" if rank >= 0 else ""
+        advice = "give it more, or start more servers (DMLC_NUM_SERVER)"
+        self._exhausted = f"it has no memory to go on{whom}: {clean(reason)}; {advice}"
+        logger.error("%s", self._exhausted)
+        self._link.leave(Leave(failed=True, reason=self._exhausted[:1_000]), FAREWELL_S)
 
     def _accuse(self, epoch: int, rank: int, reason: str) -> None:
         if self._view is None or self._view.epoch != epoch or rank in self._departed or self._link is None:

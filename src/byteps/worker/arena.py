@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from byteps import _core
+from byteps.control.shortage import explained, is_shortage
 
 if TYPE_CHECKING:
     from byteps._arrays import Array
@@ -36,7 +37,9 @@ def _reserve(nbytes: int) -> _core.Arena:
     while True:
         try:
             return _core.Arena(nbytes)
-        except (OSError, RuntimeError):  # a limit on address space (ulimit -v) or on the size of files
+        except OSError as error:  # a limit on address space (ulimit -v) or on the size of files
+            if is_shortage(error):
+                raise OSError(error.errno, f"shared memory: {explained(error)}") from None
             if nbytes < 2 * _SMALLEST:
                 raise
             nbytes //= 2

@@ -1,8 +1,8 @@
 """From ``compression_params`` to what the core is told: which tensors are compressed, and how.
 
-The canonical text of the parameters is a tensor's codec for everybody: ranks compare it, the core gets what
-follows from it. A tensor that is too small, or that does not hold floating point, is not compressed; momentum
-applies to small ones all the same.
+The canonical text of the parameters is a tensor's codec for everybody: ranks compare it, and what the core
+gets follows from it, on workers and servers alike (``byteps.compress.declared``). A tensor that is too small,
+or that does not hold floating point, is not compressed; momentum applies to small ones all the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from byteps import dtypes
+from byteps.compress.declared import FLOATS, codec_of_tensor, uncompressed
 
 if TYPE_CHECKING:
     from byteps import _core
@@ -21,8 +21,6 @@ __all__ = ["DEFAULT_MU", "Plan", "codec_of", "plan"]
 
 # Where nobody has said what the optimizer's momentum is; byteps.compress.set_rates() says it.
 DEFAULT_MU = 0.9
-
-_FLOATS = frozenset(dtypes.NUMBERS[name] for name in ("float16", "bfloat16", "float32", "float64"))
 
 
 def codec_of(compression_params: Mapping[str, object] | None) -> str:
@@ -58,7 +56,7 @@ _PLAIN = Plan()
 
 def plan(text: str, dtype: int, nbytes: int, config: Config) -> Plan:
     """Decide for a tensor declared with the codec ``text``."""
-    if not text or dtype not in _FLOATS or not nbytes:
+    if not text or dtype not in FLOATS or not nbytes:
         return _PLAIN if not text else Plan(text)
     from byteps.compress.params import CodecSpec
 
@@ -68,19 +66,5 @@ def plan(text: str, dtype: int, nbytes: int, config: Config) -> Plan:
         return Plan(text, None, momentum)
     if nbytes < config.min_compress_bytes:
         # Part of what ranks agree on: they may have been told different limits.
-        return Plan(f"{text} (uncompressed: fewer than {config.min_compress_bytes} bytes)", None, momentum)
-    from byteps import _core
-    from byteps.control.hello import job_number
-
-    codec = _core.CodecParams(
-        "custom" if spec.is_custom else spec.codec,
-        k=spec.k or 0,
-        scaling=spec.scaling,
-        l2=spec.normalize == "l2",
-        natural=spec.partition == "natural",
-        halves=spec.fp16 and spec.compressor in ("topk", "randomk"),
-        feedback=spec.ef or "",
-        seed=spec.seed or job_number(config.job_id) >> 1,
-        text=text if spec.is_custom else "",
-    )
-    return Plan(text, codec, momentum)
+        return Plan(uncompressed(text, config.min_compress_bytes), None, momentum)
+    return Plan(text, codec_of_tensor(text, dtype, nbytes, config.job_id), momentum)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byteps.config import Config
-from byteps.errors import ConfigError
+from byteps.errors import BytePSError, ConfigError, JoinError
 from byteps.observe import logging
 from byteps.worker import local
 from byteps.worker.session import Session
@@ -29,4 +29,11 @@ def join(config: Config) -> Session:
         )
     from byteps.worker import remote  # the native core and asyncio are loaded only when they are needed
 
-    return remote.join(config)
+    try:
+        return remote.join(config)
+    except OSError as error:  # of the system, about this process itself: peers have errors of their own
+        if isinstance(error, BytePSError) or not error.errno:
+            raise
+        from byteps.control.shortage import explained, needed
+
+        raise JoinError(f"init: {explained(error, needed(config))}") from error

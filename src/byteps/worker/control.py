@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from byteps import _core
 from byteps.config import Config
+from byteps.control.blame import Whom
 from byteps.control.channel import show_wire
-from byteps.control.link import Link, join, registration
+from byteps.control.link import Link, Progress, join, registration
+from byteps.control.loss import ended, loss, told
 from byteps.control.messages import (
     Barrier,
     BarrierDone,
@@ -27,21 +29,26 @@ from byteps.control.messages import (
     Leave,
     Lost,
     Message,
+    NamesDiffer,
     Placed,
     TensorSpec,
+    Unreachable,
     View,
     Waiting,
 )
+from byteps.control.shortage import is_shortage
 from byteps.errors import (
     BytePSError,
     DeclarationError,
     JoinError,
     NotInitializedError,
+    OutOfMemoryError,
     PeerLostError,
     ProtocolError,
 )
 from byteps.observe.logging import logger
-from byteps.worker import services
+from byteps.partition import SPREAD_BYTES
+from byteps.worker import autopsy, returning, services
 from byteps.worker.data_connections import DataConnection, open_all
 from byteps.worker.loop_thread import LoopThread
 from byteps.worker.machine import Machine
@@ -51,27 +58,30 @@ FAREWELL_S = 2.0
 VERDICT_S = 1.0
 MARGIN_S = 5.0  # the control thread keeps its own deadlines; this is for a thread that cannot run
 
-OnLost = Callable[[str, int, str, str], None]  # role, rank, host, reason
+OnLost = Callable[[PeerLostError], None]
 OnConflict = Callable[[int, str, str], None]  # tensor id, name, text
 OnDeparted = Callable[[int], None]  # rank of a worker that has left
-
-# Suspended clients of this process: each keeps its connection, so that the scheduler sees whether the process
-# lives on, until the next membership has begun.
-_suspended: list[ControlClient] = []
-_suspended_lock = threading.Lock()
+OnNames = Callable[[str, bool], None]  # which names only some ranks have; not because the others are slower
 
 
 class ControlClient:
     """One membership's connection with the scheduler."""
 
     def __init__(
-        self, config: Config, *, on_lost: OnLost, on_conflict: OnConflict, on_departed: OnDeparted
+        self,
+        config: Config,
+        *,
+        on_lost: OnLost,
+        on_conflict: OnConflict,
+        on_departed: OnDeparted,
+        on_names: OnNames = lambda text, crossed: None,
     ) -> None:
         show_wire(config.ps_verbose)
         self._config = config
         self._on_lost = on_lost
         self._on_conflict = on_conflict
         self._on_departed = on_departed
+        self._on_names = on_names
         self._thread = LoopThread("byteps-control")
         self._link: Link | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -80,6 +90,7 @@ class ControlClient:
         self._leaving = False
         self._rank = -1
         self._departed = asyncio.Event()
+        self._awaited = Progress(quiet_s=0.0)
 
     # Calls
 
@@ -89,31 +100,27 @@ class ControlClient:
         JoinTimeoutError names who is missing, JoinError what was refused; the client is closed then.
         """
         try:
-            with _suspended_lock:
-                suspended = bool(_suspended)
-            started = services.start(self._config, suspended=suspended)
+            returning.require_a_job(self._config)
+            started = services.start(self._config, suspended=returning.is_expected())
             work = services.beside(started, self._join())
             view = self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
         except BaseException:
             self.close()
             services.abandon()
             raise
-        with _suspended_lock:
-            earlier = _suspended.copy()
-            _suspended.clear()
-        for client in earlier:
-            client.close()
+        returning.let_go()
         return view
 
     def declare(self, tensors: Sequence[TensorSpec]) -> list[Placed]:
         """Tell the scheduler about tensors; learn their ids and places.
 
-        DeclarationError names every tensor that ranks disagree on. The others are declared all the same, and
+        DeclarationError names every tensor that ranks disagree on, OutOfMemoryError those that a server has
+        no memory for. The others are declared all the same, and
         declaring them again gets the same answer.
         """
         timeout_s = self._config.op_timeout_s
         placed: list[Placed] = []
-        for batch in batches(tensors, self._config.partition_bytes):
+        for batch in batches(tensors, self._config.partition_bytes or SPREAD_BYTES):
             what = f"declaration of {batch[0].name!r}" + (
                 f" and {len(batch) - 1} more" if len(batch) > 1 else ""
             )
@@ -124,7 +131,8 @@ class ControlClient:
             placed += answer.tensors
         errors = [one.error for one in placed if one.error]
         if errors:
-            raise DeclarationError("\n".join(dict.fromkeys(errors)))
+            kind = OutOfMemoryError if any(one.lack for one in placed) else DeclarationError
+            raise kind("\n".join(dict.fromkeys(errors)))
         return placed
 
     def barrier(self, timeout_s: float) -> None:
@@ -137,26 +145,37 @@ class ControlClient:
             )
             raise PeerLostError(text, gone.role, gone.rank, gone.host)
 
-    def leave(self, *, suspend: bool = False, failed: bool = False, reason: str = "") -> None:
+    def leave(
+        self,
+        *,
+        suspend: bool = False,
+        failed: bool = False,
+        reason: str = "",
+        because: PeerLostError | None = None,
+    ) -> None:
         """Say goodbye, bounded; fine to call twice, and after a failure. Data connections close after it.
 
-        ``suspend`` keeps the connection until the next client of this process has joined.
+        ``suspend`` keeps the connection until the next client of this process has joined (``returning``).
+        ``because``: the loss that ends this process.
         """
         if self._leaving:
             return
+        lost = None
+        if because is not None:
+            why = (because.reason or str(because))[:1_000]
+            lost = Lost(because.role, max(because.rank, 0), because.host, why, because.pid)
+        goodbye = Leave(suspend, failed, reason[:1_000], lost)
         try:
-            self._thread.call(self._leave(Leave(suspend, failed, reason[:1_000])), FAREWELL_S + MARGIN_S)
+            self._thread.call(self._leave(goodbye), FAREWELL_S + MARGIN_S)
         except BytePSError:
             pass  # the thread has ended
-        if suspend and self._link is not None:
-            with _suspended_lock:
-                _suspended.append(self)
+        if suspend and self.is_connected():
+            returning.stay(self)
         else:
             self.close()
 
-    def report_lost(self, role: str, rank: int, host: str, reason: str) -> None:
-        """Tell the scheduler that a member cannot be reached; it decides, and tells everybody."""
-        message = Lost(role, rank, host, reason[:1_000])
+    def report(self, message: Lost | Unreachable) -> None:
+        """Tell the scheduler that a member is gone or out of reach; it decides, and tells everybody."""
         self._thread.run(lambda: self._link.send(message) if self._link is not None else None)
 
     def close(self) -> None:
@@ -201,6 +220,8 @@ class ControlClient:
         try:
             return self._thread.call(work, timeout_s + MARGIN_S)
         except (asyncio.TimeoutError, OSError, ProtocolError) as error:
+            if is_shortage(error):
+                raise
             raise JoinError(
                 f"worker {view.rank} could not form the group of its machine: "
                 f"{error or f'not all ranks came within {timeout_s:g} s'}; "
@@ -209,9 +230,11 @@ class ControlClient:
 
     def inherited_fds(self) -> list[int]:
         """Sockets that a forked child must let go of, or peers would not see this process die."""
-        with _suspended_lock:
-            clients = [self, *_suspended]
-        return [fd for client in clients if client._link is not None for fd in client._link.fds]
+        return [] if self._link is None else list(self._link.fds)
+
+    def is_connected(self) -> bool:
+        """Whether the scheduler is still there for this client."""
+        return self._reader is not None and not self._reader.done() and self._failure is None
 
     # In the control thread
 
@@ -219,7 +242,7 @@ class ControlClient:
         config = self._config
         deadline = time.monotonic() + config.connect_timeout_s
         self._link, view = await join(
-            config, "worker", lambda address: registration(config, "worker", address=address), deadline
+            config, "worker", lambda address: registration(config, "worker", address), deadline
         )
         self._rank = view.rank
         self._reader = asyncio.ensure_future(self._read(self._link))
@@ -228,42 +251,62 @@ class ControlClient:
     async def _read(self, link: Link) -> None:
         try:
             while self._failure is None:
-                self._handle(await link.receive())
+                await self._handle(await link.receive())
         except (OSError, ProtocolError) as error:
-            self._lost("scheduler", 0, self._config.root_uri, str(error))
+            await self._lose_scheduler(str(error))
         finally:
             link.close()
 
-    def _handle(self, message: Message) -> None:
-        if isinstance(message, (Declared, BarrierDone)):
+    async def _lose_scheduler(self, reason: str) -> None:
+        found = None if self._leaving else await autopsy.of("scheduler", self._config)
+        if found is None:
+            self._lost(loss(Whom("scheduler", 0, self._config.root_uri), reason))
+        else:
+            self._lost(loss(found.whom, found.text if found.code else f"{reason}; {found.text}"))
+
+    async def _handle(self, message: Message) -> None:
+        if self._leaving:
+            self._hear(message)
+        elif isinstance(message, (Declared, BarrierDone)):
             self._requests.answer(message.id, message)
         elif isinstance(message, Conflict):
             self._tell(self._on_conflict, message.tensor_id, message.name, message.text)
         elif isinstance(message, Lost):
-            self._lost(message.role, message.rank, message.host, message.reason)
+            if message.role == "server" and not self._leaving:  # this rank may have started it
+                await autopsy.of("server", self._config)
+            self._lost(told(message, "worker", self._rank))
         elif isinstance(message, Failed):
-            self._lost("scheduler", 0, self._config.root_uri, message.text)
+            self._lost(ended(self._config.root_uri, message.text))
         elif isinstance(message, Waiting):
             self._requests.hint = message.text
             logger.warning("%s", message.text)
+        elif isinstance(message, NamesDiffer):
+            self._tell(self._on_names, message.text, message.crossed)
         elif isinstance(message, Departed):
-            if message.rank == self._rank:
-                self._departed.set()
-            else:
-                self._tell(self._on_departed, message.rank)
+            self._tell(self._on_departed, message.rank)
         else:
             raise ProtocolError(f"the scheduler sent {type(message).__name__} to a worker")
 
-    def _lost(self, role: str, rank: int, host: str, reason: str) -> None:
+    def _hear(self, message: Message) -> None:
+        """This process has left, and may come back: there is nobody to tell, but something to know."""
+        if isinstance(message, Departed) and message.rank == self._rank:
+            self._departed.set()
+        elif isinstance(message, Lost):
+            returning.remember_end(self._config, str(told(message, "worker", self._rank)))
+        elif isinstance(message, Failed):
+            returning.remember_end(self._config, message.text)
+        elif isinstance(message, Waiting):
+            self._awaited.say(f"the others wait for this process to come back: {message.text}")
+
+    def _lost(self, error: PeerLostError) -> None:
         """The first loss counts: what follows from it is no news."""
         if self._leaving or self._failure is not None:
             self._requests.fail(self._failure or NotInitializedError("this process has left the job"))
             return
-        name = f"{role} {rank}" if role != "scheduler" else role
-        text = f"{name} (host {host}) was lost: {reason}; this job cannot go on, start it again"
-        self._failure = PeerLostError(text, role, rank, host)
-        self._requests.fail(self._failure)
-        self._tell(self._on_lost, role, rank, host, reason)
+        self._failure = error
+        returning.remember_end(self._config, str(error))
+        self._requests.fail(error)
+        self._tell(self._on_lost, error)
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
@@ -283,7 +326,10 @@ class ControlClient:
             return
         if message.suspend:
             self._link.send(message)
-            await asyncio.wait({asyncio.ensure_future(self._departed.wait())}, timeout=FAREWELL_S)
+            heard = asyncio.ensure_future(self._departed.wait())
+            either: set[asyncio.Future[Any]] = {heard, self._reader}
+            await asyncio.wait(either, timeout=FAREWELL_S, return_when=asyncio.FIRST_COMPLETED)
+            heard.cancel()
         else:
             self._link.leave(message, FAREWELL_S)
             await asyncio.wait({self._reader}, timeout=FAREWELL_S)

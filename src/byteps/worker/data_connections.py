@@ -13,8 +13,12 @@ from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import NO_MEMORY
 from byteps.control.link import FIRST_RETRY_S, LAST_RETRY_S
+from byteps.control.machine import key
 from byteps.control.memory import own_memory, readable
 from byteps.control.messages import Member, View
+from byteps.control.patience import make_patient
+from byteps.control.shortage import is_shortage
+from byteps.endpoint import joined
 from byteps.errors import HandshakeError, JoinError
 
 MAX_AT_ONCE = 64  # a server has room for 256 handshakes, of all workers
@@ -58,9 +62,9 @@ async def open_all(config: Config, view: View, deadline: float) -> list[DataConn
 async def _open(config: Config, view: View, server: Member, shard: int, deadline: float) -> DataConnection:
     credentials = credentials_of(config)
     delay = FIRST_RETRY_S
-    where = f"{server} at {server.address}:{server.port}"
-    same_name = server.host == view.workers()[view.rank].host  # perhaps one machine: worth a try
-    memory = own_memory() if config.enable_ipc and same_name else NO_MEMORY
+    where = f"{server} at {joined(server.address, server.port)}"
+    same_machine = key(server) == key(view.workers()[view.rank])
+    memory = own_memory() if config.enable_ipc and same_machine else NO_MEMORY
     while True:
         handshake = ClientHandshake(
             credentials.job_id,
@@ -74,12 +78,15 @@ async def _open(config: Config, view: View, server: Member, shard: int, deadline
         )
         try:
             sock = await open_socket(server.address, server.port, handshake)
+            make_patient(sock, config)
             checksum, nearby = wants_checksum(config.checksum, sock), same_host(sock)
             peer_pid = handshake.memory.pid if readable(handshake.memory) else 0
             return DataConnection(server.rank, shard, sock.detach(), checksum, nearby, peer_pid)
         except HandshakeError as error:
             raise HandshakeError(f"worker {view.rank} cannot connect to {where}: {error}") from None
         except OSError as error:
+            if is_shortage(error):
+                raise
             if time.monotonic() + delay >= deadline:
                 raise JoinError(
                     f"worker {view.rank} cannot connect to {where}: {why(error)}; look for a firewall "

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import copy
 import sys
+from typing import TypeVar
 
 from byteps.errors import (
     BytePSError,
     DeclarationError,
     NotInitializedError,
     OperationTimeoutError,
+    OutOfMemoryError,
     PeerLostError,
     ProtocolError,
 )
+from byteps.observe.text import clean
 
-__all__ = ["again", "from_core", "loss", "translate"]
+E = TypeVar("E", bound=BytePSError)
+
+__all__ = ["again", "from_core", "translate"]
 
 _KINDS: dict[str, type[BytePSError]] = {
     "timeout": OperationTimeoutError,
     "conflict": DeclarationError,
+    "memory": OutOfMemoryError,
     "protocol": ProtocolError,
     "closed": NotInitializedError,
 }
 
 
 def from_core(kind: str, message: str, role: str = "", rank: int = -1, host: str = "") -> BytePSError:
-    """The exception for the five arguments of a ``_core.OpError``."""
+    """The exception for the five arguments of a ``_core.OpError``; the message may quote a server."""
+    message = clean(message)
     if kind == "lost":
         return PeerLostError(message, role, rank, host)
     return _KINDS.get(kind, BytePSError)(message)
-
-
-def loss(role: str, rank: int, host: str, reason: str) -> PeerLostError:
-    """The exception for a member that is gone.
-
-    >>> str(loss("server", 1, "b", "its connection closed"))
-    'server 1 (host b) was lost: its connection closed; this job cannot go on, start it again'
-    """
-    name = role if role == "scheduler" else f"{role} {rank}"
-    text = f"{name} (host {host}) was lost: {reason}; this job cannot go on, start it again"
-    return PeerLostError(text, role, rank, host)
 
 
 def translate(error: Exception) -> Exception:
@@ -50,6 +46,6 @@ def translate(error: Exception) -> Exception:
     return error
 
 
-def again(error: BytePSError) -> BytePSError:
+def again(error: E) -> E:
     """A fresh copy to raise: raising one object twice would grow its traceback each time."""
     return copy.copy(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from byteps.errors import BytePSError
+from byteps.errors import BytePSError, PeerLostError
 
 __all__ = ["Client", "Control", "Follower", "NativeHandle", "Place", "Placement", "Spec"]
 
@@ -31,6 +31,7 @@ class Placement(NamedTuple):
 
     tensor_id: int
     parts: list[tuple[int, int]]  # (server, shard) of every partition
+    partition_bytes: int  # of all but the last one
 
 
 class Place(NamedTuple):
@@ -114,7 +115,13 @@ class Control(Protocol):
 
     def barrier(self, timeout_s: float) -> None: ...
 
-    def leave(self, *, suspend: bool, failed: bool, reason: str) -> None: ...
+    def leave(
+        self, *, suspend: bool, failed: bool, reason: str, because: PeerLostError | None = None
+    ) -> None:
+        """Say goodbye; with ``suspend`` stay connected, so that the process can come back.
+
+        ``because``: the loss that ends this process; the others are told of that one.
+        """
 
     def inherited_fds(self) -> list[int]:
         """Descriptors that a forked child must let go of, or peers would not see this process die."""

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from byteps import dtypes
+from byteps.errors import PeerLostError
+from byteps.partition import USUAL_BYTES
 from byteps.worker.interface import NativeHandle, Place, Placement, Spec
 
 __all__ = ["PLACE", "LocalClient", "LocalControl"]
@@ -145,12 +147,14 @@ class LocalControl:
 
     def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
         first, self._next_id = self._next_id, self._next_id + len(specs)
-        return [Placement(tensor_id, []) for tensor_id in range(first, self._next_id)]
+        return [Placement(tensor_id, [], USUAL_BYTES) for tensor_id in range(first, self._next_id)]
 
     def barrier(self, timeout_s: float) -> None:
         """Everybody is here."""
 
-    def leave(self, *, suspend: bool, failed: bool, reason: str) -> None:
+    def leave(
+        self, *, suspend: bool, failed: bool, reason: str, because: PeerLostError | None = None
+    ) -> None:
         """Nobody to tell."""
 
     def inherited_fds(self) -> list[int]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from byteps.control.shortage import LOOP, ensure
 from byteps.errors import NotInitializedError, OperationTimeoutError
 
 T = TypeVar("T")
@@ -20,6 +21,7 @@ class LoopThread:
     """Runs coroutines and callbacks for other threads. A daemon: it never keeps the process alive."""
 
     def __init__(self, name: str) -> None:
+        ensure(LOOP)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from byteps import _core
 from byteps.config import Config
 from byteps.control.hello import job_number
+from byteps.control.machines import gathering
 from byteps.control.meeting import Meeting, attend, socket_path
 from byteps.control.messages import View
 from byteps.observe.logging import logger
@@ -21,7 +22,8 @@ class Machine:
         self.shared = config.grouped and config.local_size > 1
         self._meeting: Meeting | None = None
         if self.shared:
-            self._path = socket_path(config.socket_path, job_number(config.job_id), config.worker_id or 0)
+            job, root = job_number(config.job_id), f"{config.root_uri}:{config.root_port}"
+            self._path = socket_path(config.socket_path, job, root, config.worker_id or 0)
             if config.local_rank == 0:
                 self._meeting = Meeting(self._path)
 
@@ -33,10 +35,11 @@ class Machine:
         members = [worker for worker in view.workers() if worker.worker_id == own.worker_id]
         ranks = [worker.rank for worker in sorted(members, key=lambda worker: worker.local_rank)]
         arena = process_arena()
+        number = gathering(view)
         if self._meeting is not None:
-            met = await self._meeting.hold(own.local_size, view.epoch, arena)
+            met = await self._meeting.hold(own.local_size, number, arena)
         else:
-            met = await attend(self._path, own.local_rank, own.local_size, view.epoch, arena)
+            met = await attend(self._path, own.local_rank, own.local_size, number, arena)
         if not met.readable:
             logger.info("the kernel forbids reading the memory of other ranks: tensors go through the arena")
         return _core.LocalGroup(

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
 
 from byteps import _core
 from byteps.config import Config
+from byteps.control import blame
+from byteps.control.blame import Whom
 from byteps.control.hello import job_number
-from byteps.control.machines import children, on_one_host
-from byteps.control.messages import TensorSpec, View
+from byteps.control.loss import loss
+from byteps.control.machines import children, piece_bytes
+from byteps.control.messages import Lost, Role, TensorSpec, Unreachable, View
+from byteps.errors import PeerLostError, ProtocolError
 from byteps.observe import logging
-from byteps.scheduler.placement import aligned
+from byteps.observe.text import clean
+from byteps.partition import USUAL_BYTES, aligned
+from byteps.scheduler.declarations import MAX_PARTITIONS
+from byteps.scheduler.runs import count, spread
 from byteps.worker.control import ControlClient
-from byteps.worker.failures import loss
 from byteps.worker.interface import Place, Placement, Spec
 from byteps.worker.machine import Machine
 from byteps.worker.session import Session
@@ -24,6 +31,7 @@ __all__ = ["join"]
 # A server that ends because a worker died closes our connection, too. The scheduler knows the cause: it
 # gets this long to name it before we blame the server.
 VERDICT_S = 1.0
+_WAITS = " waits for "  # in what the core says of an operation that takes long
 
 
 def join(config: Config) -> Session:
@@ -32,6 +40,8 @@ def join(config: Config) -> Session:
     try:
         control = RemoteControl(config)
         view = control.scheduler.join()
+        own = view.workers()[view.rank]
+        blame.tell(config.blame, blame.Joined(Whom("worker", own.rank, own.host, own.pid)))
         try:
             client = control.connect(view, machine)
             session = Session(config, _place(view), control, client, shares_memory=machine.shared)
@@ -56,8 +66,14 @@ class RemoteControl:
     def __init__(self, config: Config) -> None:
         self._config = config
         self.scheduler = ControlClient(
-            config, on_lost=self._on_lost, on_conflict=self._on_conflict, on_departed=self._on_departed
+            config,
+            on_lost=self._on_lost,
+            on_conflict=self._on_conflict,
+            on_departed=self._on_departed,
+            on_names=self._on_names,
         )
+        self._names = ""  # which only some ranks have declared, as the scheduler said last
+        self._waited = False  # an operation has waited for long
         self._client: _core.Client | None = None
         self._session: Session | None = None
         self._early: list[Callable[[Session], None]] = []  # news from before there was a session
@@ -77,7 +93,7 @@ class RemoteControl:
             job_number(config.job_id),
             view.epoch,
             view.rank,
-            credit_bytes=config.scheduling_credit * aligned(config.partition_bytes),
+            credit_bytes=config.scheduling_credit * aligned(config.partition_bytes or USUAL_BYTES),
             op_timeout_s=config.op_timeout_s,
             stall_warn_s=config.stall_warn_s,
             servers=[str(server) for server in view.servers()],
@@ -88,7 +104,8 @@ class RemoteControl:
             telemetry=config.telemetry_on,
             ranks=view.size,
             codec_threads=config.threadpool_size,
-            piece_bytes=_core.PIECE_BYTES if on_one_host(view) else _core.FAR_PIECE_BYTES,
+            piece_bytes=piece_bytes(view),
+            tolerated_silence_s=config.heartbeat_timeout_s,
         )
         group = self.scheduler.form_group(machine, view)
         if group is not None:
@@ -128,15 +145,23 @@ class RemoteControl:
                 for spec, generation in specs
             ]
         )
-        return [Placement(each.tensor_id, each.placement) for each in placed]
+        for each in placed:
+            if count(each.placement) > MAX_PARTITIONS:
+                raise ProtocolError(
+                    f"the scheduler placed {count(each.placement)} partitions of a tensor, at most "
+                    f"{MAX_PARTITIONS} are possible"
+                )
+        return [Placement(each.tensor_id, spread(each.placement), each.partition_bytes) for each in placed]
 
     def barrier(self, timeout_s: float) -> None:
         self.scheduler.barrier(timeout_s)
 
-    def leave(self, *, suspend: bool, failed: bool, reason: str) -> None:
+    def leave(
+        self, *, suspend: bool, failed: bool, reason: str, because: PeerLostError | None = None
+    ) -> None:
         if self._client is not None:
             self.scheduler.remove_reader(self._client.fileno())
-        self.scheduler.leave(suspend=suspend, failed=failed, reason=reason)
+        self.scheduler.leave(suspend=suspend, failed=failed, reason=reason, because=because)
 
     def inherited_fds(self) -> list[int]:
         # A socket may have been closed since, and its number may belong to a file of the user now.
@@ -144,14 +169,21 @@ class RemoteControl:
 
     # In the control thread
 
-    def _on_lost(self, role: str, rank: int, host: str, reason: str) -> None:
-        self._tell(lambda session: session.lost(loss(role, rank, host, reason)))
+    def _on_lost(self, error: PeerLostError) -> None:
+        self._tell(lambda session: session.lost(error))
 
     def _on_conflict(self, tensor_id: int, name: str, text: str) -> None:
         self._tell(lambda session: session.refuse(name, tensor_id, text))
 
     def _on_departed(self, rank: int) -> None:
         self._tell(lambda _: self._depart(rank))
+
+    def _on_names(self, text: str, crossed: bool) -> None:
+        self._names = text
+        self._tell(lambda session: session.names_differ(text))
+        if text:  # ranks that are merely slower are no news, unless somebody waits for them
+            level = logging.LEVELS["WARNING" if crossed or self._waited else "INFO"]
+            logging.logger.log(level, "%s", text)
 
     def _depart(self, rank: int) -> None:
         depart = getattr(self._client, "depart", None)  # only a client with a local group waits for ranks
@@ -163,19 +195,31 @@ class RemoteControl:
             return
         for kind, number, text in self._client.events():
             if kind == "log":
+                if _WAITS in text:
+                    self._waited = True
+                    text += f"; {self._names}" if self._names else ""
                 logging.log_native(number, text)
             elif kind == "gone":
-                self._member_gone("worker", number, text)
+                self._member_gone("worker", number, clean(text))
+            elif kind == "exhausted":
+                self._tell(functools.partial(Session.run_out, why=text))
             else:
-                self._member_gone("server", number, text)
+                self._member_gone("server", number, clean(text), unreachable=kind == "unreachable")
 
-    def _member_gone(self, role: str, rank: int, reason: str) -> None:
+    def _member_gone(self, role: Role, rank: int, reason: str, unreachable: bool = False) -> None:
         if (role, rank) in self._gone:  # every connection and every operation tells
             return
         self._gone.add((role, rank))
-        host = self._hosts[role][rank]
-        self.scheduler.report_lost(role, rank, host, reason)
-        verdict = threading.Timer(VERDICT_S, self._on_lost, (role, rank, host, reason))
+        config, patience_s = self._config, VERDICT_S
+        whom = Whom(role, rank, self._hosts[role][rank])
+        if unreachable:
+            # The scheduler waits for a sign of life of the other end, or for the end of its patience.
+            patience_s += config.heartbeat_timeout_s + 2 * config.heartbeat_interval_s
+            reason += f" (PS_HEARTBEAT_TIMEOUT = {config.heartbeat_timeout_s:g})"
+            self.scheduler.report(Unreachable(role, rank, reason))
+        else:
+            self.scheduler.report(Lost(role, rank, whom.host, reason[:1_000]))
+        verdict = threading.Timer(patience_s, self._on_lost, (loss(whom, reason),))
         verdict.daemon = True
         verdict.start()
 

@@ -9,12 +9,10 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from byteps.control import tasks
-from byteps.control.messages import Message, TensorSpec
+from byteps.control.messages import MAX_BATCH_PARTITIONS, MAX_BATCH_TENSORS, Message, TensorSpec
 from byteps.dtypes import ITEM_BYTES
 from byteps.errors import BytePSError, OperationTimeoutError
-
-MAX_BATCH_TENSORS = 1_000
-MAX_BATCH_PARTITIONS = 100_000
+from byteps.partition import aligned
 
 T = TypeVar("T")
 
@@ -92,7 +90,7 @@ def batches(tensors: Sequence[TensorSpec], partition_bytes: int) -> Iterator[lis
         nbytes = ITEM_BYTES[spec.dtype] if 0 <= spec.dtype < len(ITEM_BYTES) else 0
         for extent in spec.shape:
             nbytes *= extent
-        count = nbytes // partition_bytes + 1
+        count = nbytes // aligned(partition_bytes) + 1
         if batch and (len(batch) == MAX_BATCH_TENSORS or partitions + count > MAX_BATCH_PARTITIONS):
             yield batch
             batch, partitions = [], 0

@@ -19,17 +19,20 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from byteps.config import Config
-from byteps.control import tasks
+from byteps.control import blame, tasks
+from byteps.control.shortage import explained, is_shortage
 from byteps.control.starter import MAX_WORDS_BYTES
 from byteps.errors import JoinError
+from byteps.observe.text import clean
 
-__all__ = ["Command", "Service", "abandon", "beside", "commands", "spawn", "start"]
+__all__ = ["Command", "Service", "abandon", "beside", "commands", "spawn", "start", "started"]
 
 T = TypeVar("T")
 
 LISTEN_FD = "BYTEPS_LISTEN_FD"
 STARTER_FD = "BYTEPS_STARTER_FD"
-BLAME = "BYTEPS_BLAME"  # of this rank, not of what it starts
+BLAME = "BYTEPS_BLAME"  # they share the pipe of this rank: the launcher should hear what the scheduler knows
+_CHECK = "check that Python can start processes here"
 GRACE_S = 0.5  # what a scheduler told its members before it ended is a better reason than its end
 
 
@@ -66,9 +69,7 @@ def commands(config: Config, environ: Mapping[str, str], python: str) -> list[Co
     """
     if not config.serverless or config.local_rank != 0:
         return []
-    common = {
-        name: text for name, text in environ.items() if name not in (LISTEN_FD, STARTER_FD, "BYTEPS_BLAME")
-    }
+    common = {name: text for name, text in environ.items() if name not in (LISTEN_FD, STARTER_FD)}
     # A file of the user named like a standard module must not break ours, as in the launcher.
     common |= {"PYTHONSAFEPATH": "1", "DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": str(config.num_server)}
 
@@ -104,6 +105,11 @@ def start(config: Config, *, suspended: bool) -> list[Service]:
             LISTEN_FD, None
         )  # it is the scheduler's now, and the number may be somebody else's soon
     return list(_started)
+
+
+def started(role: str) -> Service | None:
+    """The process with this role that this rank has started, if it has."""
+    return next((service for service in _started if service.role == role), None)
 
 
 def abandon() -> None:
@@ -148,7 +154,8 @@ def _hearing(service: Service, ended: asyncio.Future[JoinError]) -> Callable[[],
         words.extend(piece)
         if not piece:
             asyncio.get_running_loop().remove_reader(service.line)
-            reason = words.decode(errors="replace") or "it did not say why; look at its last lines of output"
+            said = clean(words.decode(errors="replace"))
+            reason = said or "it did not say why; look at its last lines of output"
             text = f"init: the {service.role} of this job, which this rank had started, has ended: {reason}"
             if not ended.done():
                 ended.set_result(JoinError(text))
@@ -184,21 +191,25 @@ def _collect_earlier(timeout_s: float) -> None:
 
 def spawn(command: Command) -> Service:
     """Start one process with a line to it; JoinError when that fails."""
-    ours, theirs = socket.socketpair()
+    ours: socket.socket | None = None
+    pipe = blame.descriptor(command.env.get(BLAME, ""))
+    shared = () if pipe is None else (pipe,)
     try:
+        ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
                 command.argv,
                 env={**command.env, STARTER_FD: str(theirs.fileno())},
                 stdin=subprocess.DEVNULL,
-                pass_fds=(*command.fds, theirs.fileno()),
+                pass_fds=(*command.fds, theirs.fileno(), *shared),
                 start_new_session=True,  # signals for rank 0 and its terminal are not for them
             )
     except OSError as error:
-        ours.close()
+        if ours is not None:
+            ours.close()
+        why = explained(error) if is_shortage(error) else f"{error.strerror}; {_CHECK}"
         raise JoinError(
-            f"init: cannot start the {command.role} of this job with {command.argv[0]!r}: {error.strerror}; "
-            "check that Python can start processes here"
+            f"init: cannot start the {command.role} of this job with {command.argv[0]!r}: {why}"
         ) from None
     for fd in command.fds:
         os.close(fd)

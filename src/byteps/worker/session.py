@@ -8,12 +8,19 @@ tensors into those is the business of ``byteps._arrays`` and of the plugins.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from byteps.config import Config
-from byteps.errors import BytePSError, ConfigError, DeclarationError, PeerLostError
+from byteps.errors import (
+    BytePSError,
+    ConfigError,
+    OperationTimeoutError,
+    OutOfMemoryError,
+    PeerLostError,
+)
 from byteps.worker import codec_state
 from byteps.worker.failures import again, translate
 from byteps.worker.handle import Handle
@@ -26,6 +33,8 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Follower)
 
 logger = logging.getLogger("byteps.worker")
+
+VERDICT_S = 1.0  # a scheduler that has given this process up says why: its words may still be unread
 
 _kept_for_ever: list[object] = []
 
@@ -47,6 +56,8 @@ class Session:
         self._followers_lock = threading.Lock()
         self._orphans: dict[int, tuple[NativeHandle, object]] = {}
         self._failed: BytePSError | None = None
+        self._loss_known = threading.Event()
+        self._names = ""
         self._left = False
         self._lock = threading.Lock()
 
@@ -158,8 +169,7 @@ class Session:
     def _nothing_to_move(self, tensor: Tensor, result: T) -> Handle[T]:
         """A tensor of zero elements is declared and compared like any other, and done at once."""
         self._check()
-        if tensor.conflict:
-            raise DeclarationError(tensor.conflict)
+        tensor.check()
         return Handle(self, None, result, None)
 
     def barrier(self) -> None:
@@ -212,23 +222,51 @@ class Session:
         """The exception to raise for ``error``. The loss of a peer is final: it is remembered."""
         translated = translate(error)
         if isinstance(translated, PeerLostError):
+            if (translated.role, translated.rank) == ("worker", self.rank):
+                # The others went on without this process while it was stopped, and their board says so first.
+                self._loss_known.wait(VERDICT_S)
+                translated.args = (f"this process was given up by the others: {translated}",)
             self.lost(translated)
-        elif self._failed is not None and isinstance(translated, BytePSError):
+        if self._failed is not None and isinstance(translated, BytePSError):
             return again(self._failed)  # what the loss led to is no news
+        if self._names and isinstance(translated, OperationTimeoutError):
+            return OperationTimeoutError(f"{translated}; {self._names}")
         return translated
+
+    def names_differ(self, text: str) -> None:
+        """Which names only some ranks have declared: why operations may wait in vain. Control thread."""
+        self._names = text
 
     def _check(self) -> None:
         if self._failed is not None:
             raise again(self._failed)
 
+    @property
+    def has_failed(self) -> bool:
+        """A member was lost, or memory ran out: no operation will succeed any more."""
+        return self._failed is not None
+
     def lost(self, error: PeerLostError) -> None:
         """A member is gone: everything in flight and later raises. Any thread; the first loss counts."""
+        self._end(error, "lost", error.role, error.rank, error.host)
+
+    def run_out(self, why: str) -> None:
+        """This process has no memory to go on: everything in flight and later raises."""
+        text = f"worker {self.rank} ran out of memory: {why}; give it more, or make the model smaller"
+        self._end(OutOfMemoryError(text), "memory")
+
+    def _end(self, error: BytePSError, kind: str, role: str = "", rank: int = -1, host: str = "") -> None:
         with self._lock:
             if self._left or self._failed is not None:
                 return
             self._failed = again(error)
+            self._loss_known.set()
+        from byteps.control import blame  # a job of one never needs it
+
+        who = blame.Whom("worker", self.rank, pid=os.getpid())
+        blame.tell(self.config.blame, blame.words(who, error))
         logger.error("%s", error)
-        self._client.fail("lost", str(error), error.role, error.rank, error.host)
+        self._client.fail(kind, str(error), role, rank, host)
         for follower in list(self._followers):
             follower.fail(again(error))
 
@@ -239,8 +277,14 @@ class Session:
         for follower in list(self._followers):
             follower.refuse(name, text)
 
-    def leave(self, *, suspend: bool = False, failed: bool = False, reason: str = "") -> None:
-        """End this membership; bounded, and fine to call twice."""
+    def leave(
+        self, *, suspend: bool = False, for_good: bool = False, failed: bool = False, reason: str = ""
+    ) -> None:
+        """End this membership; bounded, and fine to call twice.
+
+        Unless it leaves ``for_good``, the process stays connected: scheduler and servers live on for as long
+        as it may join again. ``suspend`` keeps what codecs have accumulated, too.
+        """
         with self._lock:
             if self._left:
                 return
@@ -251,8 +295,13 @@ class Session:
             codec_state.kept.keep(self.tensors.values())
         else:
             codec_state.kept.clear()
+        because = self._failed if failed and isinstance(self._failed, PeerLostError) else None
+        if not reason:
+            done = self._client.counters()["operations"]
+            reason = f"it left after {done} operation{'s' * (done != 1)}"
         try:
-            self._control.leave(suspend=suspend, failed=failed, reason=reason)
+            stays = not (for_good or failed)
+            self._control.leave(suspend=stays, failed=failed, reason=reason, because=because)
         except Exception as error:  # we go all the same, and the others will notice
             logger.warning("could not say goodbye to the scheduler: %s: %s", type(error).__name__, error)
         finally:

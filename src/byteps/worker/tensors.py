@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from byteps import dtypes
-from byteps.errors import ConfigError, DeclarationError
-from byteps.scheduler.placement import aligned
+from byteps.errors import BytePSError, ConfigError, DeclarationError, OutOfMemoryError
 from byteps.worker import codec_state, codecs
 from byteps.worker.codecs import codec_of
 from byteps.worker.interface import Client, Control, NativeHandle, Spec
@@ -50,6 +49,7 @@ class Tensor:
         "dtype",
         "generation",
         "is_rated",
+        "lack",
         "lr",
         "mu",
         "name",
@@ -62,14 +62,15 @@ class Tensor:
         "tensor_id",
     )
 
-    def __init__(self, spec: Spec, generation: int, tensor_id: int, native: Any, conflict: str = "") -> None:
+    def __init__(self, spec: Spec, generation: int, tensor_id: int, native: Any) -> None:
         self.placement: Sequence[tuple[int, int]] = ()  # (server, shard) of each partition
         self.name, self.dtype, self.shape, self.codec, self.direct, _ = spec
         self.nbytes = dtypes.nbytes(spec.dtype, spec.shape)
         self.generation = generation
         self.tensor_id = tensor_id
         self.native = native  # None when there are no bytes to move
-        self.conflict = conflict  # why ranks disagree, once that is known
+        self.conflict = ""  # why it cannot be used, once that is known: ranks disagree
+        self.lack = False  # or a process has no memory for it
         self.pending: list[NativeHandle] = []  # operations that may still be in flight
         self.room = _PENDING_ROOM  # more than this: time to look which are done
         self.is_rated = False  # the core wants to know the two below with each operation
@@ -81,6 +82,11 @@ class Tensor:
         return (self.dtype, self.shape, self.codec, self.direct) == spec[1:5] and (
             spec.generation is None or spec.generation == self.generation
         )
+
+    def check(self) -> None:
+        """Raise if it cannot be used."""
+        if self.conflict:
+            raise (OutOfMemoryError if self.lack else DeclarationError)(self.conflict)
 
     def is_double_momentum(self, address: int) -> bool:
         """The momentum of float64 is float64; everything else in a codec's state is float32."""
@@ -111,7 +117,6 @@ class Tensors:
         self._rates: dict[str | None, tuple[float | None, float | None]] = {}  # by name; None: everybody's
         self._control = control
         self._client = client
-        self._partition_bytes = aligned(config.partition_bytes)
         self._lock = threading.Lock()
         self._conflicts: dict[int, str] = {}  # tensor id -> why; may come before the declaration has returned
         self._automatic: dict[tuple[str, int, tuple[int, ...], str], str] = {}
@@ -132,8 +137,7 @@ class Tensors:
             if new:
                 self._declare_new(new)
         for spec in wanted:
-            if self.by_name[spec.name].conflict:
-                raise DeclarationError(self.by_name[spec.name].conflict)
+            self.by_name[spec.name].check()
 
     def _is_declared(self, spec: Spec) -> bool:
         known = self.by_name.get(spec.name)
@@ -151,29 +155,35 @@ class Tensors:
         ]
         try:
             placements = self._control.declare(told)
-        except DeclarationError as error:
+        except (DeclarationError, OutOfMemoryError) as error:
             if len(specs) > 1:
                 self._declare_singly(specs)
                 return
-            # Kept, so that this rank's generations stay in step with those of ranks that were not refused.
-            self._add(Tensor(specs[0], numbered[0][1], _REFUSED, None, str(error)))
+            self._add_refused(specs[0], numbered[0][1], _REFUSED, error)
             raise
-        for (spec, generation), plan, (tensor_id, parts) in zip(numbered, plans, placements, strict=True):
+        lack: OutOfMemoryError | None = None
+        for (spec, generation), plan, placed in zip(numbered, plans, placements, strict=True):
+            tensor_id, parts, partition_bytes = placed
             nbytes = dtypes.nbytes(spec.dtype, spec.shape)
             native = None
             is_rated = plan.codec is not None or plan.momentum
             more: dict[str, Any] = {"codec": plan.codec, "momentum": plan.momentum} if is_rated else {}
             if nbytes:
-                native = self._client.declare(
-                    tensor_id,
-                    spec.name,
-                    spec.dtype,
-                    nbytes,
-                    self._partition_bytes,
-                    parts,
-                    spec.direct,
-                    **more,
-                )
+                try:
+                    native = self._client.declare(
+                        tensor_id,
+                        spec.name,
+                        spec.dtype,
+                        nbytes,
+                        partition_bytes,
+                        parts,
+                        spec.direct,
+                        **more,
+                    )
+                except MemoryError as error:  # of this process; its words name it
+                    lack = lack or OutOfMemoryError(str(error))
+                    self._add_refused(spec, generation, tensor_id, OutOfMemoryError(str(error)))
+                    continue
             tensor = Tensor(spec, generation, tensor_id, native)
             tensor.placement = parts
             tensor.is_rated = is_rated
@@ -181,6 +191,14 @@ class Tensors:
                 self._rate(tensor)
                 codec_state.kept.give(tensor)
             self._add(tensor)
+        if lack is not None:
+            raise lack
+
+    def _add_refused(self, spec: Spec, generation: int, tensor_id: int, error: BytePSError) -> None:
+        # Kept, so that this rank's generations stay in step with those of ranks that were not refused.
+        tensor = Tensor(spec, generation, tensor_id, None)
+        tensor.conflict, tensor.lack = str(error), isinstance(error, OutOfMemoryError)
+        self._add(tensor)
 
     def set_rates(self, names: Iterable[str] | None, lr: float | None, mu: float | None) -> None:
         """Learning rate and momentum for these tensors or for all, also for those still to be declared."""
@@ -199,11 +217,11 @@ class Tensors:
 
     def _declare_singly(self, specs: Sequence[Spec]) -> None:
         """One of several was refused: find out which, so that the others can be used."""
-        refusal = None
+        refusal: DeclarationError | OutOfMemoryError | None = None
         for spec in specs:
             try:
                 self._declare_new([spec])
-            except DeclarationError as error:
+            except (DeclarationError, OutOfMemoryError) as error:
                 refusal = refusal or error
         if refusal is not None:
             raise refusal

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from byteps import endpoint
 from byteps.config import Config, load
 from byteps.errors import ConfigError
 from byteps.tools.doctor.findings import Finding, as_json, fail, ok, table, verdict
@@ -103,7 +104,7 @@ def _examine(
         way = route.look(config, host, port)
         found += route.judge(way)
         if not way.resolve_error:
-            found += job.judge(job.ask(config, host, port), f"{host}:{port}")
+            found += job.judge(job.ask(config, host, port), endpoint.joined(host, port))
     return found
 
 
@@ -135,8 +136,9 @@ def _core() -> Finding:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, also ``[::1]:9000``."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(f"bps doctor {text!r}: expected HOST:PORT, for example 10.0.0.1:9000")
-    return host.strip("[]"), int(port)
+    try:
+        return endpoint.host_and_port(text)
+    except ValueError:
+        raise ConfigError(
+            f"bps doctor {text!r}: expected HOST:PORT, for example 10.0.0.1:9000 or [fd00::1]:9000"
+        ) from None

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["Finding", "Mark", "as_json", "fail", "from_json", "merged", "ok", "table", "verdict", "warn"]
+from byteps.observe.text import clean
+
+__all__ = ["Finding", "Mark", "as_json", "fail", "merged", "ok", "table", "verdict", "warn"]
 
 
 class Mark(str, enum.Enum):
@@ -68,15 +70,15 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def table(findings: Sequence[Finding], *, colour: bool = False) -> str:
-    """A line for each, and a line for each remedy; then how many of which kind."""
+    """A line for each, and a line for each remedy; then how many of which kind. Other members wrote some."""
     width = max((len(finding.check) for finding in findings), default=0)
     lines = []
     for finding in findings:
-        where = f" [{finding.where}]" if finding.where else ""
+        where = f" [{clean(finding.where)}]" if finding.where else ""
         mark = _coloured(finding.mark) if colour else f"{finding.mark.value:4}"
-        lines.append(f"{mark}  {finding.check:{width}}  {finding.text}{where}")
+        lines.append(f"{mark}  {clean(finding.check):{width}}  {clean(finding.text)}{where}")
         if finding.remedy:
-            lines.append(f"      {'':{width}}  remedy: {finding.remedy}")
+            lines.append(f"      {'':{width}}  remedy: {clean(finding.remedy)}")
     counts = {mark: sum(finding.mark is mark for finding in findings) for mark in Mark}
     lines.append(
         f"{counts[Mark.OK]} ok, {counts[Mark.WARN]} warnings, {counts[Mark.FAIL]} failures: "
@@ -93,9 +95,3 @@ def _coloured(mark: Mark) -> str:
 def as_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """The same for programs."""
     return [{**asdict(finding), "mark": finding.mark.value.lower()} for finding in findings]
-
-
-def from_json(rows: Iterable[dict[str, Any]]) -> list[Finding]:
-    """Back from ``as_json``."""
-    marks = {mark.value.lower(): mark for mark in Mark}
-    return [Finding(**{**row, "mark": marks[row["mark"]]}) for row in rows]

@@ -14,6 +14,7 @@ from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
 from byteps.control.messages import Ask, Presence, Status
+from byteps.endpoint import joined
 from byteps.errors import HandshakeError, ProtocolError
 from byteps.scheduler.observers import CHANNEL, ROLE
 from byteps.tools.doctor.findings import Finding, fail, ok, warn
@@ -58,7 +59,7 @@ async def _ask(config: Config, host: str, port: int) -> Answer:
     credentials = credentials_of(config)
     handshake = ClientHandshake(credentials.job_id, credentials.secret, CHANNEL, ROLE)
     sock = await open_socket(host, port, handshake)
-    channel = await Channel.over(sock, job_number(config.job_id), f"the scheduler at {host}:{port}")
+    channel = await Channel.over(sock, job_number(config.job_id), f"the scheduler at {joined(host, port)}")
     best = Answer(round_trip_s=float("inf"))
     try:
         for number in range(QUESTIONS):

@@ -7,7 +7,6 @@ round trips and lost packets on those connections.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import socket
@@ -15,17 +14,18 @@ import statistics
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from importlib import metadata
-from typing import Any
 
+import msgspec
 import numpy as np
 
 import byteps
 from byteps.config import Config
+from byteps.control.said import unpack
+from byteps.endpoint import joined
 from byteps.errors import ConfigError
 from byteps.tools.doctor import job, paths
-from byteps.tools.doctor.findings import Finding, as_json, from_json, merged, ok
+from byteps.tools.doctor.findings import Finding, merged, ok
 from byteps.tools.doctor.paths import Link, Path
 from byteps.worker import current
 from byteps.worker.interface import Spec
@@ -42,23 +42,32 @@ PACKAGES = ("numpy", "torch", "tensorflow-cpu", "tensorflow", "jax")
 _FLOAT32, _TCP_INFO_BYTES = 0, 256
 
 
+class Report(msgspec.Struct, frozen=True):
+    """What one member tells rank 0."""
+
+    findings: list[Finding]
+    paths: list[Path]
+    links: list[Link]
+    host: str
+    packages: str
+
+
+_decoder = msgspec.msgpack.Decoder(Report)
+
+
 def examine(config: Config, own: Sequence[Finding]) -> list[Finding] | None:
     """Join, measure, and return the findings of all members on rank 0; None elsewhere."""
+    # One server at a time is measured, so a tensor must not be spread over all of them.
+    os.environ.setdefault("BYTEPS_PARTITION_BYTES", str(PATH_BYTES))
     byteps.init()
     session = current.required("doctor")
     try:
         findings = [*own, *_whole(session)]
         measured = _paths(session)
         answer = job.ask(config, config.root_uri, config.root_port)  # now, while all are here
-        report = {
-            "findings": as_json(findings),
-            "paths": [asdict(path) for path in measured],
-            "links": [asdict(link) for link in _links(session, answer)],
-            "host": socket.gethostname(),
-            "packages": packages(),
-        }
-        reports = _gather(session, json.dumps(report).encode())
-        return None if session.rank else _conclude(f"{config.root_uri}:{config.root_port}", answer, reports)
+        report = Report(findings, measured, _links(session, answer), socket.gethostname(), packages())
+        reports = _gather(session, msgspec.msgpack.encode(report))
+        return None if session.rank else _conclude(joined(config.root_uri, config.root_port), answer, reports)
     finally:
         byteps.shutdown()
 
@@ -74,7 +83,7 @@ def packages() -> str:
     return ", ".join(found)
 
 
-def _conclude(where: str, answer: job.Answer, reports: list[dict[str, Any]]) -> list[Finding]:
+def _conclude(where: str, answer: job.Answer, reports: list[Report]) -> list[Finding]:
     hosts: dict[tuple[str, int], str] = {}
     if answer.status is not None:
         hosts = {(member.role, member.rank): member.host for member in answer.status.members}
@@ -83,15 +92,12 @@ def _conclude(where: str, answer: job.Answer, reports: list[dict[str, Any]]) -> 
         host = hosts.get((role, rank))
         return f"{role} {rank}" + (f" ({host})" if host else "")
 
-    found = [finding for report in reports for finding in from_json(report["findings"])]
-    all_paths = [Path(**row) for report in reports for row in report["paths"]]
-    all_links = [Link(**row) for report in reports for row in report["links"]]
     return [
-        *merged(found),
+        *merged(finding for report in reports for finding in report.findings),
         *job.judge(answer, where),
-        paths.judge_packages([(report["host"], report["packages"]) for report in reports]),
-        *paths.judge_links(all_links, names),
-        *paths.judge(all_paths, names),
+        paths.judge_packages([(report.host, report.packages) for report in reports]),
+        *paths.judge_links([link for report in reports for link in report.links], names),
+        *paths.judge([path for report in reports for path in report.paths], names),
     ]
 
 
@@ -194,7 +200,7 @@ def _tcp_info(info: bytes) -> tuple[float, int, int]:
     return smallest_us / 1e6, segments, again
 
 
-def _gather(session: Session, own: bytes) -> list[dict[str, Any]]:
+def _gather(session: Session, own: bytes) -> list[Report]:
     """Every rank's report: each writes into a row of its own, and the sum of all is all of them."""
     if len(own) > 1 << 24:
         raise ConfigError(f"doctor: a report of {len(own)} bytes is too long")
@@ -204,4 +210,7 @@ def _gather(session: Session, own: bytes) -> list[dict[str, Any]]:
     rows = np.zeros((session.size, int(lengths.max())), np.uint8)
     rows[session.rank, : len(own)] = np.frombuffer(own, np.uint8)
     rows = byteps.push_pull(rows, average=False, name="doctor.reports")
-    return [json.loads(bytes(row[: int(length)])) for row, length in zip(rows, lengths, strict=True)]
+    return [
+        unpack(_decoder, bytes(row[: int(length)]), f"the report of worker {rank}")
+        for rank, (row, length) in enumerate(zip(rows, lengths, strict=True))
+    ]

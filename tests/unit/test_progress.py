@@ -1,0 +1,49 @@
+"""How often a start-up says what it waits for: soon, when it changes, and then seldom."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from byteps.control import link
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def said_in(seconds: float, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
+    """What is logged when each of ``texts`` in turn is said ten times in every second."""
+    clock = Clock()
+    monkeypatch.setattr(link, "time", clock)
+    lines: list[tuple[float, str]] = []
+    monkeypatch.setattr(
+        logging.Logger, "warning", lambda self, form, *words: lines.append((clock.now - 100, form % words))
+    )
+    progress = link.Progress()
+    for turn in range(int(10 * seconds)):
+        clock.now = 100.0 + turn / 10
+        progress.say(texts[turn % len(texts)])
+        assert progress.text == texts[turn % len(texts)]
+    return lines
+
+
+def test_one_reason_is_repeated_after_longer_and_longer_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = said_in(300, ["nobody there"], monkeypatch)
+    assert [round(at) for at, _ in lines] == [2, 7, 17, 37, 77, 137, 197, 257]
+    assert lines[0][1] == "nobody there" and lines[2][1] == "nobody there (for 17 s now)"
+
+
+def test_reasons_that_go_to_and_fro_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = said_in(300, ["refused", "reset", "no route"], monkeypatch)
+    assert len(lines) <= 3 * 8
+    assert {text.split(" (")[0] for _, text in lines[:3]} == {"refused", "reset", "no route"}
+
+
+def test_a_fast_start_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said_in(1.9, ["nobody there"], monkeypatch) == []
