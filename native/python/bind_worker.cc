@@ -162,7 +162,8 @@ void bind_worker(nb::module_& m) {
             c.fail({std::move(kind), std::move(message), std::move(role), rank, std::move(host)});
           },
           nb::arg("kind"), nb::arg("message"), nb::arg("role"), nb::arg("rank"), nb::arg("host"))
-      .def("fail_tensor", &Client::fail_tensor, nb::arg("tensor_id"), nb::arg("message"))
+      .def("fail_tensor", &Client::fail_tensor, nb::arg("tensor_id"), nb::arg("message"),
+           nb::arg("lack") = false)
       .def("forget", &Client::forget, nb::arg("tensor_id"))
       .def("depart", &Client::depart, nb::arg("rank"))
       .def("fileno", [](Client& c) { return c.events().fileno(); })

@@ -224,7 +224,7 @@ void Client::fail(Failure failure) {
   for (auto& thread : threads_) thread->abandon_all();
 }
 
-void Client::fail_tensor(uint32_t id, const std::string& message) {
+void Client::fail_tensor(uint32_t id, const std::string& message, bool lack) {
   std::shared_ptr<Tensor> tensor;
   {
     std::lock_guard lock(mutex_);
@@ -232,7 +232,7 @@ void Client::fail_tensor(uint32_t id, const std::string& message) {
     if (it == tensors_.end()) return;
     tensor = it->second;
   }
-  const Failure failure{"conflict", message, "", -1, ""};
+  const Failure failure{lack ? "memory" : "conflict", message, "", -1, ""};
   if (auto op = tensor->poison(failure)) {
     op->fail(failure);
     abandon(op);

@@ -70,7 +70,8 @@ class Client {
                                        int32_t priority);
   // All operations, pending and future, fail with this; the first call counts.
   void fail(Failure failure);
-  void fail_tensor(uint32_t id, const std::string& message);
+  // `lack`: a worker has no memory for it; else ranks disagree on it.
+  void fail_tensor(uint32_t id, const std::string& message, bool lack = false);
   // The name has been declared anew: operations on this tensor are done, and none will follow.
   void forget(uint32_t id);
   // This worker has said goodbye: what still needs it fails.

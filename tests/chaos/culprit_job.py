@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import signal
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -62,9 +64,19 @@ def at_the_end_of_its_data(way: str) -> bool:
         sys.exit(7)
     if way == "vanish":
         os._exit(0)
+    if way == "memory":
+        declare_until_there_is_no_memory()
     if way == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)
     return way in ("uneven", "barrier")
+
+
+def declare_until_there_is_no_memory() -> None:
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + (500 << 20), now + (500 << 20)))
+    values = np.empty(16 << 20, np.float32)  # never touched
+    for number in range(64):  # of each, the error that is left is as large as the tensor
+        byteps.declare(f"y.{number}", values, compression_params={"compressor": "onebit", "ef": "vanilla"})
 
 
 if __name__ == "__main__":

@@ -153,6 +153,13 @@ def test_a_rank_comes_to_its_end_by_itself(event: str, start: Start) -> None:
         job.check(job.label, what, code, f"worker {who}")
 
 
+def test_a_rank_has_no_memory_for_what_it_declares(start: Start) -> None:
+    what = r"exited with code 1: OutOfMemoryError: y\.\d+: worker 1: .*no memory for \d+ bytes.*RLIMIT_AS"
+    jobs = [(SERVERS, 1), (MACHINES, 1)]
+    for job in start("memory", DEAF, *jobs):
+        job.check(job.label, what, 1, "worker 1")
+
+
 @pytest.mark.parametrize(
     ("way", "text"),
     [

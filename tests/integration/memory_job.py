@@ -66,6 +66,31 @@ def compressed(fifos: str, each_mib: int, tensors: int) -> None:
     bps.barrier()
 
 
+def caught(fifos: str, each_mib: int, tensors: int) -> Any:
+    """Rank 1 has no memory left, and goes on without a tensor that rank 0 pushes."""
+    bps.init()
+    values = np.zeros(each_mib * MIB // 4, np.float32)
+    error, handle = "", None
+    if bps.rank() == 0:
+        handle = bps.push_pull_async(values, name="late", compression_params=EF)
+    else:
+        wait_for_limit(fifos, 1)
+        names = [f"own.{number}" for number in range(tensors)]
+        for name in [*names, "late"]:
+            try:
+                bps.declare(name, values, compression_params=EF)
+            except bps.OutOfMemoryError as caught:
+                error = str(caught)
+    if handle is not None:
+        try:
+            handle.wait()
+        except bps.OutOfMemoryError as caught:
+            error = str(caught)
+    total = small_sum()
+    bps.shutdown()
+    return [error, total]
+
+
 EF = {"compressor": "onebit", "ef": "vanilla"}  # the error that is left is as large as the tensor
 
 # A member that knows the secret, and sends what it likes.

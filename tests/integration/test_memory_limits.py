@@ -87,6 +87,18 @@ def test_a_worker_without_memory_is_the_culprit(fifos: Path, limit: Any, named: 
             assert re.search(r"worker 1 .* was lost: .*OutOfMemoryError", other.output), job.describe()
 
 
+def test_who_goes_on_without_memory_for_a_tensor_leaves_nobody_waiting(fifos: Path) -> None:
+    env = {**SETTINGS, "BYTEPS_OP_TIMEOUT_S": "60"}
+    with cluster(memory_job.caught, workers=2, servers=1, args=[str(fifos), 64, 12], env=env) as job:
+        workers = gather(fifos, 1)
+        address_space(job.workers[1].pid, 700 * MIB)
+        workers.close()
+        for error, total in check_alive(job):
+            assert total == 5.0
+            assert "late" in error and "worker 1" in error and "no memory for" in error, error
+            assert "RLIMIT_AS" in error, error
+
+
 @pytest.mark.parametrize("way", ["undeclared", "declared to the server"])
 def test_who_pushes_what_the_scheduler_does_not_know_loses_its_connection(fifos: Path, way: str) -> None:
     with cluster(memory_job.attack, workers=2, servers=1, args=[str(fifos), way], env=SETTINGS) as job:

@@ -91,6 +91,7 @@ class FakeControl:
         self.messages: list[list[tuple[Spec, int]]] = []
         self.left: list[dict[str, Any]] = []
         self.barriers = 0
+        self.lacks: list[tuple[int, str]] = []
         self.on_declare: Callable[[Sequence[tuple[Spec, int]]], None] = lambda specs: None
         self._next_id = 0
 
@@ -99,6 +100,9 @@ class FakeControl:
         self.on_declare(specs)
         first, self._next_id = self._next_id, self._next_id + len(specs)
         return [Placement(tensor_id, [(0, 0)], PARTITION_BYTES) for tensor_id in range(first, self._next_id)]
+
+    def lack(self, tensor_id: int, reason: str) -> None:
+        self.lacks.append((tensor_id, reason))
 
     def barrier(self, timeout_s: float) -> None:
         self.barriers += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -80,6 +81,24 @@ def test_a_server_that_cannot_hold_a_tensor_refuses_it_for_all() -> None:
     assert later == first
     refused = Placed(-1, [], "refused before")
     assert table.settled([refused]) == [refused]
+
+
+def test_a_worker_without_memory_for_a_tensor_leaves_nobody_waiting_for_it() -> None:
+    table = declarations()
+    (placed,) = table.declare(0, [spec()]).placed
+    assert table.lack(1, placed.tensor_id, "no memory") == []  # it has not declared it
+    table.declare(1, [spec()])
+    told = table.lack(1, placed.tensor_id, "no memory for 16 bytes")
+    assert [rank for rank, _ in told] == [0, 1]
+    for _, conflict in told:
+        assert conflict.lack and conflict.tensor_id == placed.tensor_id
+        assert re.fullmatch(
+            r"tensor 'x', float32 \[4\]: worker 1 .*cannot hold it: no memory for 16 bytes", conflict.text
+        )
+    assert table.lack(0, placed.tensor_id, "none either") == []  # the first reason counts
+    (later,) = table.declare(0, [spec()]).placed
+    assert later.lack and later.error == told[0][1].text
+    assert table.lack(0, 999, "unknown") == []
 
 
 def test_empty_tensor_has_no_partitions() -> None:

@@ -205,7 +205,7 @@ class TestAfterALoss:
 def test_a_conflict_fails_that_tensor_only(session: Session) -> None:
     start(session)
     session.refuse("x", 0, "ranks disagree on x")
-    assert session._client.failures == [(0, "ranks disagree on x")]  # type: ignore[attr-defined]
+    assert session._client.failures == [(0, "ranks disagree on x", False)]  # type: ignore[attr-defined]
     start(session, name="y")
 
 

@@ -9,7 +9,7 @@ import planes
 import pytest
 
 from byteps import config
-from byteps.errors import ConfigError, DeclarationError
+from byteps.errors import ConfigError, DeclarationError, OutOfMemoryError
 from byteps.worker.interface import Spec
 from byteps.worker.tensors import Tensors, codec_of
 
@@ -137,9 +137,32 @@ class TestRefused:
     ) -> None:
         tensors.declare([Spec("x", FLOAT32, (1,))])
         tensors.refuse("x", 0, "worker 1 says float64")
-        assert client.failures == [(0, "worker 1 says float64")]
+        assert client.failures == [(0, "worker 1 says float64", False)]
         with pytest.raises(DeclarationError, match="worker 1 says float64"):
             tensors.declare([Spec("x", FLOAT32, (1,))])
+
+    def test_a_lack_of_memory_elsewhere_is_one_here(
+        self, tensors: Tensors, client: planes.FakeClient
+    ) -> None:
+        tensors.declare([Spec("x", FLOAT32, (1,))])
+        tensors.refuse("x", 0, "worker 1 cannot hold it", True)
+        assert client.failures == [(0, "worker 1 cannot hold it", True)]
+        with pytest.raises(OutOfMemoryError, match="worker 1 cannot hold it"):
+            tensors.declare([Spec("x", FLOAT32, (1,))])
+
+    def test_who_has_no_memory_for_a_tensor_tells_the_others(
+        self, tensors: Tensors, control: planes.FakeControl, client: planes.FakeClient
+    ) -> None:
+        def declare(tensor_id: int, name: str, *arguments: object, **options: object) -> str:
+            if name == "large":
+                raise MemoryError("large: worker 1: no memory for 4 bytes")
+            return "native"
+
+        client.declare = declare  # type: ignore[method-assign,assignment]
+        with pytest.raises(OutOfMemoryError, match="large: worker 1: no memory for 4 bytes"):
+            tensors.declare(Spec(name, FLOAT32, (1,)) for name in ("small", "large", "other"))
+        assert control.lacks == [(1, "worker 1: no memory for 4 bytes")]
+        assert tensors.by_name["small"].native and tensors.by_name["other"].native
 
     def test_a_conflict_may_come_before_the_declaration_returns(
         self, tensors: Tensors, control: planes.FakeControl, client: planes.FakeClient
@@ -147,7 +170,7 @@ class TestRefused:
         control.on_declare = lambda specs: tensors.refuse("x", 0, "worker 1 says float64")
         with pytest.raises(DeclarationError, match="worker 1 says float64"):
             tensors.declare([Spec("x", FLOAT32, (1,))])
-        assert client.failures == [(0, "worker 1 says float64")]
+        assert client.failures == [(0, "worker 1 says float64", False)]
 
     def test_a_conflict_of_an_older_generation_is_no_longer_of_interest(
         self, tensors: Tensors, client: planes.FakeClient

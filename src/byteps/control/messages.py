@@ -4,7 +4,8 @@ Numbers that a peer sends and that later size a loop or a list are bounded here,
 decodes is also safe to work with. Unknown tags, missing fields and wrong types raise ProtocolError. A message
 that has a ``Text``, which is for people, is ``Said`` and cleans it; a ``Name`` is compared as it is.
 
-    member -> scheduler     Register  Declare  Barrier  Leave  Lost (an accusation: "its connection ended")
+    member -> scheduler     Register  Declare  Lacking  Barrier  Leave
+                            Lost (an accusation: "its connection ended")
                             Unreachable ("nothing comes through between it and me")
     scheduler -> member     Waiting  ComeBack  View  Declared  Conflict  BarrierDone  Departed  Failed  Lost
                             NamesDiffer
@@ -185,12 +186,20 @@ class Declared(Struct, frozen=True, tag="declared"):
 
 
 class Conflict(Said, frozen=True, tag="conflict"):
-    """Ranks disagree on a tensor; goes to every worker that declared it."""
+    """Ranks disagree on a tensor, or one lacks memory for it; goes to every worker that declared it."""
 
     name: Name
     generation: int
     text: Text
     tensor_id: TensorId
+    lack: bool = False
+
+
+class Lacking(Said, frozen=True, tag="lacking"):
+    """A worker has no memory for what it has declared. The others must not wait for its contributions."""
+
+    tensor_id: TensorId
+    reason: Text
 
 
 class Assigned(Struct, frozen=True):
@@ -337,6 +346,7 @@ Message = Union[  # noqa: UP007
     Declare,
     Declared,
     Conflict,
+    Lacking,
     Prepare,
     Prepared,
     Barrier,

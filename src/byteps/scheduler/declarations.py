@@ -44,7 +44,7 @@ class Tensor:
     runs: Runs
     ranks: set[int]
     conflict: str = ""
-    lack: bool = False  # the conflict is with a server that has no memory for it
+    lack: bool = False  # the conflict is with a member that has no memory for it
 
 
 @dataclass
@@ -150,17 +150,14 @@ class Declarations:
         newest[rank] = max(spec.generation, newest.get(rank, 0))
         if spec != tensor.spec and not tensor.conflict:
             tensor.conflict = self._disagreement(tensor, rank, spec)
-            message = Conflict(spec.name, spec.generation, tensor.conflict, tensor.tensor_id)
-            outcome.conflicts += [(other, message) for other in sorted(tensor.ranks)]
+            outcome.conflicts += self._tell_all(tensor)
         elif tensor.conflict:
-            outcome.conflicts.append(
-                (rank, Conflict(spec.name, spec.generation, tensor.conflict, tensor.tensor_id))
-            )
+            outcome.conflicts.append((rank, _conflict(tensor)))
         self._note_partial(tensor, now)
         return _placed(tensor)
 
     def refuse(self, tensor_id: int, why: str, lack: bool) -> str:
-        """A server cannot hold a tensor. Nobody uses it yet: its declarations are answered after this.
+        """A member cannot hold a tensor. Of a server: nobody uses it yet, and is answered after this.
 
         Returns the answer to all of them; nothing if they have another one already.
         """
@@ -171,6 +168,20 @@ class Declarations:
         tensor.lack = lack
         self._since.pop(tensor_id, None)
         return tensor.conflict
+
+    def lack(self, rank: int, tensor_id: int, why: str) -> list[tuple[int, Conflict]]:
+        """A worker has no memory for what it has declared: the others would wait for it in vain.
+
+        Returns what those who have declared it are told; who comes later gets it as an answer.
+        """
+        tensor = self._by_id.get(tensor_id)
+        if tensor is None or rank not in tensor.ranks:
+            return []
+        told = self.refuse(tensor_id, f"{self._workers[rank]} cannot hold it: {why}", True)
+        return self._tell_all(tensor) if told else []
+
+    def _tell_all(self, tensor: Tensor) -> list[tuple[int, Conflict]]:
+        return [(rank, _conflict(tensor)) for rank in sorted(tensor.ranks)]
 
     def settled(self, placed: Sequence[Placed]) -> list[Placed]:
         """Answers as they are now, when servers have had their say."""
@@ -255,6 +266,11 @@ class Declarations:
 
 def _placed(tensor: Tensor) -> Placed:
     return Placed(tensor.tensor_id, tensor.runs, tensor.conflict, tensor.lack, tensor.partition_bytes)
+
+
+def _conflict(tensor: Tensor) -> Conflict:
+    spec = tensor.spec
+    return Conflict(spec.name, spec.generation, tensor.conflict, tensor.tensor_id, tensor.lack)
 
 
 def show(spec: TensorSpec) -> str:

@@ -28,10 +28,12 @@ from byteps.control.machines import piece_bytes
 from byteps.control.messages import (
     Barrier,
     BarrierDone,
+    Conflict,
     Declare,
     Declared,
     Departed,
     Failed,
+    Lacking,
     Leave,
     Lost,
     Member,
@@ -265,13 +267,15 @@ class Scheduler:
             if known.register.role != "server" or known.standing is not Standing.ACTIVE:
                 raise ProtocolError(f"Prepared from {known}, which is no server of this epoch")
             self._prepared(known.rank, message)
-        elif isinstance(message, (Declare, Barrier)):
+        elif isinstance(message, (Declare, Lacking, Barrier)):
             if known.register.role != "worker" or known.standing is not Standing.ACTIVE:
                 raise ProtocolError(
                     f"{type(message).__name__} from {known}, which is no worker of this epoch"
                 )
             if isinstance(message, Declare):
                 self._declare(known.rank, seat, message)
+            elif isinstance(message, Lacking):
+                self._lacking(known.rank, message)
             else:
                 self._answer(self._barriers.arrive(known.rank, message.id))
                 self._arm()
@@ -281,10 +285,7 @@ class Scheduler:
     def _declare(self, rank: int, seat: int, message: Declare) -> None:
         assert self._declarations is not None  # there is one for every epoch
         outcome = self._declarations.declare(rank, message.tensors, time.monotonic())
-        for other, conflict in outcome.conflicts:
-            self._send(self._seat_of("worker", other), conflict)
-        for text in {conflict.text for _, conflict in outcome.conflicts}:
-            self._lines.log(logging.ERROR, f"declarations of worker {rank}", text, text)
+        self._tell_conflicts(rank, outcome.conflicts)
         if outcome.retired:
             self._tell_servers(Retire(outcome.retired))
         if outcome.new:
@@ -294,6 +295,16 @@ class Scheduler:
         if self._names_told and self._declarations.partial_since() is None:
             self._tell_names(names.Difference())
         self._arm()
+
+    def _lacking(self, rank: int, message: Lacking) -> None:
+        assert self._declarations is not None
+        self._tell_conflicts(rank, self._declarations.lack(rank, message.tensor_id, message.reason))
+
+    def _tell_conflicts(self, rank: int, conflicts: list[tuple[int, Conflict]]) -> None:
+        for other, conflict in conflicts:
+            self._send(self._seat_of("worker", other), conflict)
+        for text in {conflict.text for _, conflict in conflicts}:
+            self._lines.log(logging.ERROR, f"declarations of worker {rank}", text, text)
 
     def _prepared(self, rank: int, message: Prepared) -> None:
         assert self._declarations is not None

@@ -26,6 +26,7 @@ from byteps.control.messages import (
     Declared,
     Departed,
     Failed,
+    Lacking,
     Leave,
     Lost,
     Message,
@@ -59,7 +60,7 @@ VERDICT_S = 1.0
 MARGIN_S = 5.0  # the control thread keeps its own deadlines; this is for a thread that cannot run
 
 OnLost = Callable[[PeerLostError], None]
-OnConflict = Callable[[int, str, str], None]  # tensor id, name, text
+OnConflict = Callable[[Conflict], None]
 OnDeparted = Callable[[int], None]  # rank of a worker that has left
 OnNames = Callable[[str, bool], None]  # which names only some ranks have; not because the others are slower
 
@@ -174,8 +175,8 @@ class ControlClient:
         else:
             self.close()
 
-    def report(self, message: Lost | Unreachable) -> None:
-        """Tell the scheduler that a member is gone or out of reach; it decides, and tells everybody."""
+    def report(self, message: Lost | Unreachable | Lacking) -> None:
+        """Tell the scheduler that a member is gone, out of reach or out of memory; it tells everybody."""
         self._thread.run(lambda: self._link.send(message) if self._link is not None else None)
 
     def close(self) -> None:
@@ -270,7 +271,7 @@ class ControlClient:
         elif isinstance(message, (Declared, BarrierDone)):
             self._requests.answer(message.id, message)
         elif isinstance(message, Conflict):
-            self._tell(self._on_conflict, message.tensor_id, message.name, message.text)
+            self._tell(self._on_conflict, message)
         elif isinstance(message, Lost):
             if message.role == "server" and not self._leaving:  # this rank may have started it
                 await autopsy.of("server", self._config)

@@ -60,7 +60,7 @@ class Follower(Protocol):
         """A member is lost."""
 
     def refuse(self, name: str, text: str) -> None:
-        """Ranks disagree on the tensor ``name``."""
+        """Ranks disagree on the tensor ``name``, or one has no memory for it."""
 
     def close(self) -> None:
         """The membership ends."""
@@ -97,7 +97,7 @@ class Client(Protocol):
 
     def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None: ...
 
-    def fail_tensor(self, tensor_id: int, message: str) -> None: ...
+    def fail_tensor(self, tensor_id: int, message: str, lack: bool = False) -> None: ...
     def forget(self, tensor_id: int) -> None: ...
 
     def counters(self) -> dict[str, int]: ...
@@ -112,6 +112,9 @@ class Control(Protocol):
 
     def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
         """Declare (spec, generation) in one message; raise DeclarationError where ranks disagree."""
+
+    def lack(self, tensor_id: int, reason: str) -> None:
+        """This process has no memory for what it has declared: nobody may wait for its contributions."""
 
     def barrier(self, timeout_s: float) -> None: ...
 

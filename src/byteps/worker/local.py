@@ -116,7 +116,7 @@ class LocalClient:
     def forget(self, tensor_id: int) -> None:
         """Nothing is kept per tensor."""
 
-    def fail_tensor(self, tensor_id: int, message: str) -> None:
+    def fail_tensor(self, tensor_id: int, message: str, lack: bool = False) -> None:
         """There is nobody to disagree with."""
 
     def counters(self) -> dict[str, int]:
@@ -148,6 +148,9 @@ class LocalControl:
     def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
         first, self._next_id = self._next_id, self._next_id + len(specs)
         return [Placement(tensor_id, [], USUAL_BYTES) for tensor_id in range(first, self._next_id)]
+
+    def lack(self, tensor_id: int, reason: str) -> None:
+        """Nobody waits."""
 
     def barrier(self, timeout_s: float) -> None:
         """Everybody is here."""

@@ -14,7 +14,7 @@ from byteps.control.blame import Whom
 from byteps.control.hello import job_number
 from byteps.control.loss import loss
 from byteps.control.machines import children, piece_bytes
-from byteps.control.messages import Lost, Role, TensorSpec, Unreachable, View
+from byteps.control.messages import Conflict, Lacking, Lost, Role, TensorSpec, Unreachable, View
 from byteps.errors import PeerLostError, ProtocolError
 from byteps.observe import logging
 from byteps.observe.text import clean
@@ -153,6 +153,9 @@ class RemoteControl:
                 )
         return [Placement(each.tensor_id, spread(each.placement), each.partition_bytes) for each in placed]
 
+    def lack(self, tensor_id: int, reason: str) -> None:
+        self.scheduler.report(Lacking(tensor_id, reason))
+
     def barrier(self, timeout_s: float) -> None:
         self.scheduler.barrier(timeout_s)
 
@@ -172,8 +175,8 @@ class RemoteControl:
     def _on_lost(self, error: PeerLostError) -> None:
         self._tell(lambda session: session.lost(error))
 
-    def _on_conflict(self, tensor_id: int, name: str, text: str) -> None:
-        self._tell(lambda session: session.refuse(name, tensor_id, text))
+    def _on_conflict(self, found: Conflict) -> None:
+        self._tell(lambda session: session.refuse(found.name, found.tensor_id, found.text, found.lack))
 
     def _on_departed(self, rank: int) -> None:
         self._tell(lambda _: self._depart(rank))

@@ -270,10 +270,10 @@ class Session:
         for follower in list(self._followers):
             follower.fail(again(error))
 
-    def refuse(self, name: str, tensor_id: int, text: str) -> None:
-        """Ranks disagree on a tensor. Called by the control thread."""
+    def refuse(self, name: str, tensor_id: int, text: str, lack: bool = False) -> None:
+        """Ranks disagree on a tensor, or one has no memory for it. Called by the control thread."""
         logger.info("%s", text)  # whoever uses the tensor gets it as an exception
-        self._tensors.refuse(name, tensor_id, text)
+        self._tensors.refuse(name, tensor_id, text, lack)
         for follower in list(self._followers):
             follower.refuse(name, text)
 

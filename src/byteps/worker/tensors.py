@@ -118,7 +118,9 @@ class Tensors:
         self._control = control
         self._client = client
         self._lock = threading.Lock()
-        self._conflicts: dict[int, str] = {}  # tensor id -> why; may come before the declaration has returned
+        # By tensor id why it cannot be used, and whether that is for want of memory; may come before the
+        # declaration has returned.
+        self._conflicts: dict[int, tuple[str, bool]] = {}
         self._automatic: dict[tuple[str, int, tuple[int, ...], str], str] = {}
         self._calls: dict[str, int] = {}
 
@@ -183,6 +185,7 @@ class Tensors:
                 except MemoryError as error:  # of this process; its words name it
                     lack = lack or OutOfMemoryError(str(error))
                     self._add_refused(spec, generation, tensor_id, OutOfMemoryError(str(error)))
+                    self._control.lack(tensor_id, str(error).removeprefix(f"{spec.name}: "))
                     continue
             tensor = Tensor(spec, generation, tensor_id, native)
             tensor.placement = parts
@@ -239,19 +242,22 @@ class Tensors:
             self._client.forget(before.tensor_id)
         # The other half of refuse(): whichever of the two comes second sees the other's work.
         if tensor.tensor_id in self._conflicts:
-            self._mark(tensor, self._conflicts[tensor.tensor_id])
+            self._mark(tensor, *self._conflicts[tensor.tensor_id])
 
-    def refuse(self, name: str, tensor_id: int, text: str) -> None:
-        """The scheduler found that ranks disagree: every operation on this tensor fails. Any thread."""
-        self._conflicts[tensor_id] = text
+    def refuse(self, name: str, tensor_id: int, text: str, lack: bool = False) -> None:
+        """The scheduler says that it cannot be used: every operation on it fails. Any thread.
+
+        Ranks disagree on it, or one of them has no memory for it (``lack``).
+        """
+        self._conflicts[tensor_id] = text, lack
         tensor = self.by_name.get(name)
         if tensor is not None and tensor.tensor_id == tensor_id:
-            self._mark(tensor, text)
+            self._mark(tensor, text, lack)
 
-    def _mark(self, tensor: Tensor, text: str) -> None:
-        tensor.conflict = text
+    def _mark(self, tensor: Tensor, text: str, lack: bool) -> None:
+        tensor.conflict, tensor.lack = text, lack
         if tensor.native is not None:
-            self._client.fail_tensor(tensor.tensor_id, text)
+            self._client.fail_tensor(tensor.tensor_id, text, lack)
 
     def automatic_name(self, verb: str, dtype: int, shape: tuple[int, ...], codec: str) -> str:
         """A name for a call without one, made from the order of such calls.
