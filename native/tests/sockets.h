@@ -6,7 +6,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "base/fd.h"
@@ -36,7 +38,7 @@ inline std::pair<Fd, Fd> connected_pair(Wire wire) {
   if (::bind(listener.get(), any, length) != 0 || ::listen(listener.get(), 1) != 0 ||
       ::bind(connecting.get(), reinterpret_cast<sockaddr*>(&other), length) != 0 ||
       ::getsockname(listener.get(), any, &length) != 0 || ::connect(connecting.get(), any, length) != 0) {
-    throw std::runtime_error("loopback connection");
+    throw std::system_error(errno, std::generic_category(), "loopback connection");
   }
   Fd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   for (const int fd : {connecting.get(), accepted.get()})

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from byteps.config import Config, load
 from byteps.control.link import Link, connect, registration
-from byteps.control.messages import Message, View
+from byteps.control.messages import Conflict, Message, View
 from byteps.errors import NotInitializedError
 from byteps.worker.control import ControlClient
 from byteps.worker.loop_thread import LoopThread
@@ -118,12 +118,12 @@ class Worker:
 
     def __init__(self, config: Config) -> None:
         self.losses: queue.SimpleQueue[tuple[str, int, str, str]] = queue.SimpleQueue()
-        self.conflicts: queue.SimpleQueue[tuple[int, str, str]] = queue.SimpleQueue()
+        self.conflicts: queue.SimpleQueue[Conflict] = queue.SimpleQueue()
         self.departures: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.client = ControlClient(
             config,
             on_lost=lambda error: self.losses.put((error.role, error.rank, error.host, error.reason)),
-            on_conflict=lambda *words: self.conflicts.put(words),
+            on_conflict=self.conflicts.put,
             on_departed=self.departures.put,
         )
         self.view: View | None = None

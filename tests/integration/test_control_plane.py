@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -227,9 +228,12 @@ def test_strangers_cost_a_line_and_nothing_else(seed: int) -> None:
             for words in (HTTP, noise, bytes(64), b"BPS2"):
                 with socket.create_connection(("127.0.0.1", port), LIMIT_S) as stranger:
                     address = "{}:{}".format(*stranger.getsockname())
-                    stranger.sendall(words)
-                    stranger.shutdown(socket.SHUT_WR)
-                    assert len(stranger.recv(65_536)) < 1_000  # a REJECT at most
+                    answer = b""
+                    with contextlib.suppress(OSError):  # it may have hung up before it has read everything
+                        stranger.sendall(words)
+                        stranger.shutdown(socket.SHUT_WR)
+                        answer = stranger.recv(65_536)
+                    assert len(answer) < 1_000  # a REJECT at most
                 assert address in process.expect("refused the connection from")
             silent.append(socket.create_connection(("127.0.0.1", port), LIMIT_S))
         for connection in workers[0].client.open_data_connections(view):  # with the silent ones still there
@@ -324,8 +328,8 @@ def test_conflict_reaches_every_worker() -> None:
         with pytest.raises(DeclarationError):
             workers[2].client.declare([good])
         for worker in workers:
-            tensor_id, name, text = worker.conflicts.get(timeout=LIMIT_S)
-            assert (tensor_id, name) == (placed[0].tensor_id, "w") and "float64 [2, 2]" in text
+            told = worker.conflicts.get(timeout=LIMIT_S)
+            assert (told.tensor_id, told.name) == (placed[0].tensor_id, "w") and "float64 [2, 2]" in told.text
 
 
 def test_barrier_that_waits_too_long_names_who_is_missing() -> None:

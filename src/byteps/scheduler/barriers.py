@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 
 from byteps.control.messages import BarrierDone, Member
+from byteps.scheduler.value import Value
 
 Answers = list[tuple[int, BarrierDone]]  # (rank, message)
 
 
-class Barriers:
+class Barriers(Value):
     """Who waits at which barrier; several threads of one worker may wait at several."""
 
     def __init__(self, workers: Sequence[Member]) -> None:

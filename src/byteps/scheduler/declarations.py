@@ -23,6 +23,7 @@ from byteps.partition import USUAL_BYTES, aligned
 from byteps.scheduler.names import Partial
 from byteps.scheduler.placement import Placement
 from byteps.scheduler.runs import Runs, stored
+from byteps.scheduler.value import Value
 
 MAX_TENSOR_BYTES = 1 << 40
 MAX_PARTITIONS = 1 << 20
@@ -47,17 +48,20 @@ class Tensor:
     lack: bool = False  # the conflict is with a member that has no memory for it
 
 
+Told = list[tuple[int, Conflict]]  # (rank, message)
+
+
 @dataclass
 class Outcome:
     """What a declaration leads to: an answer to its sender, and messages to others."""
 
     placed: list[Placed] = field(default_factory=list)
-    conflicts: list[tuple[int, Conflict]] = field(default_factory=list)  # (rank, message)
+    conflicts: Told = field(default_factory=list)
     retired: list[int] = field(default_factory=list)
     new: list[Assigned] = field(default_factory=list)  # servers must know them first
 
 
-class Declarations:
+class Declarations(Value):
     """All declarations of one epoch. ``partition_bytes`` 0: what is best for each tensor."""
 
     def __init__(self, workers: Sequence[Member], placement: Placement, partition_bytes: int) -> None:
@@ -169,7 +173,7 @@ class Declarations:
         self._since.pop(tensor_id, None)
         return tensor.conflict
 
-    def lack(self, rank: int, tensor_id: int, why: str) -> list[tuple[int, Conflict]]:
+    def lack(self, rank: int, tensor_id: int, why: str) -> Told:
         """A worker has no memory for what it has declared: the others would wait for it in vain.
 
         Returns what those who have declared it are told; who comes later gets it as an answer.
@@ -180,7 +184,7 @@ class Declarations:
         told = self.refuse(tensor_id, f"{self._workers[rank]} cannot hold it: {why}", True)
         return self._tell_all(tensor) if told else []
 
-    def _tell_all(self, tensor: Tensor) -> list[tuple[int, Conflict]]:
+    def _tell_all(self, tensor: Tensor) -> Told:
         return [(rank, _conflict(tensor)) for rank in sorted(tensor.ranks)]
 
     def settled(self, placed: Sequence[Placed]) -> list[Placed]:

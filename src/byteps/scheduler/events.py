@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from byteps.control.messages import Lost, Message, Register, Rival, View
+from byteps.scheduler.epoch import Epoch
 from byteps.scheduler.roster import Expected, Seat
 
 
@@ -37,7 +38,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class State:
-    """Everything known about members. ``epoch`` is the last one that ran, 0 before the first.
+    """Everything that the scheduler knows. ``epoch`` is the last one that ran, 0 before the first.
 
     ``launch`` and ``named``: the launch id that all members have, and whether BYTEPS_JOB_ID was set.
     """
@@ -59,6 +60,7 @@ class State:
     ending: str = ""
     agreed: Mapping[str, str] = field(default_factory=dict)  # settings of the scheduler that all must share
     cuts: tuple[Cut, ...] = ()  # of which it is not yet known that the accused reaches the scheduler
+    running: Epoch | None = None  # what members of the last epoch have declared, and where they wait
 
 
 # Events
@@ -164,7 +166,7 @@ class ListenFor:
 
 @dataclass(frozen=True)
 class Formed:
-    """A new epoch runs: forget the declarations and barriers of the old one."""
+    """A new epoch runs: its declarations and barriers are new (``State.running``)."""
 
     view: View
     partition_bytes: int

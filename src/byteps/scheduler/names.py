@@ -16,6 +16,8 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from byteps.scheduler.value import Value
+
 __all__ = ["Difference", "Pace", "Partial", "difference"]
 
 AFTER_S, LOOK_S = 3.0, 1.0
@@ -46,7 +48,7 @@ class Difference:
     crossed: bool = False
 
 
-class Pace:
+class Pace(Value):
     """When to look, and whether to say it: after 3 s, then 5, 10, 20... and every minute at last.
 
     What turns out to be no mere slowness is said at once.

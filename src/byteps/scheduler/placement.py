@@ -21,6 +21,7 @@ from fractions import Fraction
 
 from byteps.partition import PIECE_BYTES, chosen
 from byteps.scheduler.runs import Place, Runs, once
+from byteps.scheduler.value import Value
 
 MASK = (1 << 64) - 1
 HASHED = 1 << 16  # how many indices of partitions a hash can tell apart
@@ -60,7 +61,7 @@ HASHES: dict[str, Callable[[int], int]] = {
 }
 
 
-class Placement:
+class Placement(Value):
     """How many bytes every shard of every server holds; deals partitions out and takes them back.
 
     ``shares`` of the servers add up to 1; without them all servers have the same. A hash can tell only

@@ -8,50 +8,47 @@ numbers count through all epochs: what is confirmed late, of an epoch that is ov
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from byteps.control.messages import Member
 from byteps.errors import ProtocolError
+from byteps.scheduler.value import Value
 
 __all__ = ["Preparations"]
 
 A = TypeVar("A")
 
 
-class Preparations(Generic[A]):
-    """Of one epoch.
+class Preparations(Value, Generic[A]):
+    """Of one epoch; ``told`` is the last number of the epoch before.
 
     >>> waiting: Preparations[str] = Preparations([])
     >>> waiting.answer("at once, where there are no servers")
     ['at once, where there are no servers']
     """
 
-    def __init__(self, servers: Sequence[Member], numbers: Iterator[int] | None = None) -> None:
+    def __init__(self, servers: Sequence[Member], told: int = 0) -> None:
         self._servers = servers
-        self._numbers = itertools.count(1) if numbers is None else numbers
-        self._last = 0  # that servers were told
-        self._confirmed = [0] * len(servers)
+        self._confirmed = [told] * len(servers)
+        self.last = told  # number that servers were told
         self._held: deque[tuple[int, A]] = deque()  # and which number each waits for
 
     def tell(self) -> int:
         """The number of what all servers are about to be told."""
-        self._last = next(self._numbers)
-        return self._last
+        self.last += 1
+        return self.last
 
     def answer(self, answer: A) -> list[A]:
         """An answer is ready; returns those that may go now."""
-        self._held.append((self._last, answer))
+        self._held.append((self.last, answer))
         return self._free()
 
     def confirm(self, server: int, number: int) -> list[A]:
         """A server has taken in everything up to ``number``; returns the answers that may go now."""
-        if number > self._last:
-            raise ProtocolError(
-                f"{self._servers[server]} is prepared for {number}, and was told {self._last}"
-            )
+        if number > self.last:
+            raise ProtocolError(f"{self._servers[server]} is prepared for {number}, and was told {self.last}")
         self._confirmed[server] = max(number, self._confirmed[server])
         return self._free()
 
@@ -70,7 +67,7 @@ class Preparations(Generic[A]):
         return [answer for _, answer in self._held]
 
     def _free(self) -> list[A]:
-        known = min(self._confirmed, default=self._last)
+        known = min(self._confirmed, default=self.last)
         free = []
         while self._held and self._held[0][0] <= known:
             free.append(self._held.popleft()[1])

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import signal
 import socket
 import time
-from logging import INFO, WARNING
+from dataclasses import replace
 
 from byteps import _core
 from byteps.config import Config
@@ -27,23 +26,15 @@ from byteps.control.link import GRACE_S, REPEAT_S, Progress, agreed_heartbeat, b
 from byteps.control.machines import piece_bytes
 from byteps.control.messages import (
     Barrier,
-    BarrierDone,
-    Conflict,
     Declare,
-    Declared,
     Departed,
     Failed,
     Lacking,
     Leave,
     Lost,
-    Member,
     Message,
-    NamesDiffer,
-    Placed,
-    Prepare,
     Prepared,
     Register,
-    Retire,
     Status,
     Unreachable,
     Waiting,
@@ -52,9 +43,8 @@ from byteps.control.patience import make_patient
 from byteps.errors import ProtocolError
 from byteps.observe.limited import Limited
 from byteps.observe.logging import logger
-from byteps.scheduler import membership, names, observers, rivals, statement
-from byteps.scheduler.barriers import Barriers
-from byteps.scheduler.declarations import Declarations
+from byteps.scheduler import membership, observers, rivals, statement
+from byteps.scheduler.epoch import Effect, Epoch, Say
 from byteps.scheduler.events import (
     Accused,
     Action,
@@ -77,11 +67,8 @@ from byteps.scheduler.events import (
 )
 from byteps.scheduler.lobby import Lobby
 from byteps.scheduler.placement import Placement
-from byteps.scheduler.preparations import Preparations
 from byteps.scheduler.roster import Standing
 from byteps.scheduler.shares import shares_of
-
-Answer = tuple[int, int, list[Placed]]  # to a Declare: seat, its number, places
 
 FAREWELL_S = 2.0  # how long the last messages may take to be read
 TICK_S = 1.0
@@ -112,14 +99,6 @@ class Scheduler:
         self._told, self._told_at = "", 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._declarations: Declarations | None = None
-        self._prepare_numbers = itertools.count(1)
-        self._servers: list[Member] = []
-        self._preparations: Preparations[Answer] = Preparations([])
-        self._barriers = Barriers([])
-        self._stalled_since: float | None = None
-        self._pace = names.Pace()
-        self._names_told = False
 
     async def run(self) -> End:
         """Serve the job until it is over and its last messages have been read, or were not for 2 s."""
@@ -266,65 +245,47 @@ class Scheduler:
         elif isinstance(message, Prepared):
             if known.register.role != "server" or known.standing is not Standing.ACTIVE:
                 raise ProtocolError(f"Prepared from {known}, which is no server of this epoch")
-            self._prepared(known.rank, message)
+            self._ask(known.rank, message)
         elif isinstance(message, (Declare, Lacking, Barrier)):
             if known.register.role != "worker" or known.standing is not Standing.ACTIVE:
                 raise ProtocolError(
                     f"{type(message).__name__} from {known}, which is no worker of this epoch"
                 )
-            if isinstance(message, Declare):
-                self._declare(known.rank, seat, message)
-            elif isinstance(message, Lacking):
-                self._lacking(known.rank, message)
-            else:
-                self._answer(self._barriers.arrive(known.rank, message.id))
-                self._arm()
+            self._ask(known.rank, message)
         else:
             raise ProtocolError(f"{known} may not send {type(message).__name__}")
 
-    def _declare(self, rank: int, seat: int, message: Declare) -> None:
-        assert self._declarations is not None  # there is one for every epoch
-        outcome = self._declarations.declare(rank, message.tensors, time.monotonic())
-        self._tell_conflicts(rank, outcome.conflicts)
-        if outcome.retired:
-            self._tell_servers(Retire(outcome.retired))
-        if outcome.new:
-            number = self._preparations.tell()
-            self._tell_servers(Prepare(number, outcome.new))
-        self._answer_declarations(self._preparations.answer((seat, message.id, outcome.placed)))
-        if self._names_told and self._declarations.partial_since() is None:
-            self._tell_names(names.Difference())
+    def _ask(self, rank: int, message: Declare | Lacking | Barrier | Prepared) -> None:
+        """A question to the running epoch."""
+        running, now = self._running(), time.monotonic()
+        if isinstance(message, Declare):
+            effects = running.declare(now, rank, message)
+        elif isinstance(message, Lacking):
+            effects = running.lacking(rank, message)
+        elif isinstance(message, Barrier):
+            effects = running.barrier(rank, message)
+        else:
+            effects = running.prepared(rank, message)
+        self._carry_out(effects)
         self._arm()
 
-    def _lacking(self, rank: int, message: Lacking) -> None:
-        assert self._declarations is not None
-        self._tell_conflicts(rank, self._declarations.lack(rank, message.tensor_id, message.reason))
+    def _running(self) -> Epoch:
+        assert self._state.running is not None  # there is one once a member is in an epoch
+        return self._state.running
 
-    def _tell_conflicts(self, rank: int, conflicts: list[tuple[int, Conflict]]) -> None:
-        for other, conflict in conflicts:
-            self._send(self._seat_of("worker", other), conflict)
-        for text in {conflict.text for _, conflict in conflicts}:
-            self._lines.log(logging.ERROR, f"declarations of worker {rank}", text, text)
-
-    def _prepared(self, rank: int, message: Prepared) -> None:
-        assert self._declarations is not None
-        for refusal in message.refused:
-            why = f"{self._servers[rank]} cannot hold it: {refusal.reason}"
-            text = self._declarations.refuse(refusal.tensor_id, why, refusal.lack)
-            if text:
-                self._lines.log(logging.ERROR, f"refusals of server {rank}", text, text)
-                self._tell_servers(Retire([refusal.tensor_id]))  # those that could have held it
-        self._answer_declarations(self._preparations.confirm(rank, message.id))
-        self._arm()
-
-    def _answer_declarations(self, answers: list[Answer]) -> None:
-        assert self._declarations is not None
-        for seat, number, placed in answers:
-            self._send(seat, Declared(number, self._declarations.settled(placed)))
-
-    def _answer(self, answers: list[tuple[int, BarrierDone]]) -> None:
-        for rank, done in answers:
-            self._send(self._seat_of("worker", rank), done)
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Say):
+                if effect.about:
+                    self._lines.log(effect.level, effect.about, effect.text, effect.text)
+                else:
+                    logger.log(effect.level, "%s", effect.text)
+            elif effect.rank is not None:
+                self._send(self._seat_of(effect.role, effect.rank), effect.message)
+            elif effect.role == "server":
+                self._tell_servers(effect.message)
+            else:
+                self._tell_workers(effect.message)
 
     def _seat_of(self, role: str, rank: int) -> int:
         for number, seat in self._state.seats.items():
@@ -340,6 +301,9 @@ class Scheduler:
     def _tell_members(self, message: Message) -> None:
         """The servers, and the workers that are still in the epoch."""
         self._tell_servers(message)
+        self._tell_workers(message)
+
+    def _tell_workers(self, message: Message) -> None:
         for number, seat in self._state.seats.items():
             if seat.register.role == "worker" and seat.standing is Standing.ACTIVE:
                 self._send(number, message)
@@ -386,11 +350,7 @@ class Scheduler:
         elif isinstance(action, Departure):
             self._tell_members(Departed(action.rank))
             self._send(action.seat, Departed(action.rank))
-            self._answer(self._barriers.depart(action.rank))
-            if self._declarations is not None:
-                self._declarations.depart()
-            if self._names_told:  # from now on it is the departure that operations fail of
-                self._tell_names(names.Difference())
+            self._carry_out(self._running().depart(action.rank))
         elif isinstance(action, Formed):
             config, view = self._config, action.view
             shards = [server.shards for server in view.servers()]
@@ -399,11 +359,10 @@ class Scheduler:
                 logger.info("mixed mode: the servers hold %s", ", ".join(f"{float(s):.1%}" for s in shares))
             hashing = config.key_hash_fn, config.built_in_hash_coef
             placement = Placement(shards, *hashing, shares, config.mixed_mode_bound, piece_bytes(view))
-            self._declarations = Declarations(view.workers(), placement, action.partition_bytes)
-            self._servers = view.servers()
-            self._preparations = Preparations(self._servers, self._prepare_numbers)
-            self._barriers = Barriers(view.workers())
-            self._pace, self._names_told = names.Pace(), False
+            before = self._state.running
+            told = 0 if before is None else before.preparations.last
+            running = Epoch(view, placement, action.partition_bytes, told)
+            self._state = replace(self._state, running=running)
         elif not self._ended.done():
             self._ended.set_result(action)
 
@@ -411,10 +370,6 @@ class Scheduler:
 
     def _arm(self) -> None:
         now = time.monotonic()
-        if not (self._barriers.missing() or self._preparations.missing()):
-            self._stalled_since = None
-        elif self._stalled_since is None:
-            self._stalled_since = now
         due = self._due(now)
         if due is None or self._ended.done() or (self._timer is not None and self._timer_at <= due):
             return
@@ -428,18 +383,14 @@ class Scheduler:
         state = self._state
         if membership.awaited(state) or state.phase is Phase.REFUSING:
             times.append(min(now + TICK_S, state.settled_at or state.deadline or now + TICK_S))
-        if self._stalled_since is not None:
-            times.append(now + TICK_S)
-        since = None if self._declarations is None else self._declarations.partial_since()
-        if since is not None:
-            times.append(self._pace.due_at(*since))
-        return min(times, default=None)
+        waits = None if state.running is None else state.running.due_at(now)
+        return min([*times, *([] if waits is None else [waits])], default=None)
 
     def _tick(self) -> None:
         self._timer = None
         self._say_who_is_missing(membership.awaited(self._state))
-        self._say_who_holds_up_others()
-        self._say_which_names_differ()
+        if self._state.running is not None:
+            self._carry_out(self._state.running.look(time.monotonic(), self._config.stall_warn_s))
         self._apply(Ticked())
 
     def _say_who_is_missing(self, text: str) -> None:
@@ -452,29 +403,3 @@ class Scheduler:
             for number, seat in self._state.seats.items():
                 if seat.standing is not Standing.ACTIVE:
                     self._send(number, Waiting(text))
-
-    def _say_who_holds_up_others(self) -> None:
-        now = time.monotonic()
-        if self._stalled_since is not None and now - self._stalled_since >= self._config.stall_warn_s:
-            self._stalled_since = now
-            for rank in self._barriers.waiting():
-                self._send(self._seat_of("worker", rank), Waiting(self._barriers.missing()))
-            for seat in {seat for seat, _, _ in self._preparations.waiting()}:
-                self._send(seat, Waiting(self._preparations.missing()))
-
-    def _say_which_names_differ(self) -> None:
-        now, declarations = time.monotonic(), self._declarations
-        since = None if declarations is None else declarations.partial_since()
-        if declarations is None or since is None or now < self._pace.due_at(*since):
-            return
-        found = names.difference(now, declarations.partials(), self._state.size, self._barriers.waiting())
-        if self._pace.is_news(now, found):
-            self._tell_names(found)
-
-    def _tell_names(self, difference: names.Difference) -> None:
-        self._names_told = bool(difference.text)
-        if difference.text:
-            logger.log(WARNING if difference.crossed else INFO, "%s", difference.text)
-        for seat in self._state.seats.values():
-            if seat.register.role == "worker" and seat.standing is Standing.ACTIVE:
-                self._send(seat.number, NamesDiffer(difference.text, difference.crossed))
