@@ -6,6 +6,6 @@ import agreement_checks  # noqa: F401  (each adds its checks when it is loaded)
 import broadcast_checks  # noqa: F401
 import codec_checks  # noqa: F401
 import push_pull_checks  # noqa: F401
-from suite import CHECKS, IN_PLACE_CHECKS, Context
+from suite import IN_PLACE_CHECKS, Context, check
 
-__all__ = ["CHECKS", "IN_PLACE_CHECKS", "Context"]
+__all__ = ["IN_PLACE_CHECKS", "Context", "check"]

@@ -16,6 +16,7 @@ import numpy as np
 from interfaces import Interface
 
 from byteps.testing import exact
+from byteps.testing.checks import Checks
 
 SHAPES = [(), (1,), (0,), (3, 0, 2), (7,), (2, 3, 5), (1, 1, 1, 1), (1025,), (33, 129)]
 
@@ -62,14 +63,8 @@ class Context:
         np.testing.assert_array_equal(self.api.values(got), wanted)
 
 
-CHECKS: dict[str, Callable[[Context], None]] = {}
+check = Checks()  # each takes a Context
 IN_PLACE_CHECKS: set[str] = set()
-
-
-def check(function: Callable[[Context], None]) -> Callable[[Context], None]:
-    """Add a check to the suite."""
-    CHECKS[function.__name__] = function
-    return function
 
 
 def in_place_check(function: Callable[[Context], None]) -> Callable[[Context], None]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from byteps.testing.checks import Checks
+
 # Codecs are not on the wire in every version of the core.
 HAS_CODECS = importlib.util.find_spec("byteps.worker.codecs") is not None
 
-CHECKS: dict[str, Callable[[], None]] = {}
-BEFORE_INIT: dict[str, Callable[[], None]] = {}
+check = Checks()  # they run on two ranks, which enter each together
+check_before_init = Checks()  # the same, before init()
 
 # As in the guides: everything a script passes, most of it not set.
 COMPRESSION: list[dict[str, Any]] = [
@@ -30,18 +32,6 @@ COMPRESSION: list[dict[str, Any]] = [
 ]
 
 Array = np.ndarray[Any, Any]
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    """Runs on two ranks, which enter it together."""
-    CHECKS[function.__name__] = function
-    return function
-
-
-def check_before_init(function: Callable[[], None]) -> Callable[[], None]:
-    """The same, before ``init()``."""
-    BEFORE_INIT[function.__name__] = function
-    return function
 
 
 @contextlib.contextmanager

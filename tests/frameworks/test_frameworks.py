@@ -8,16 +8,15 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from byteps.testing import ClusterError, cluster
+from byteps.testing import ClusterError
+from byteps.testing.checks import outcomes_of, require
 
 HERE = Path(__file__).parent
-OK = "ok"
 
 
 class Suite(NamedTuple):
@@ -72,41 +71,22 @@ def worker(module: str) -> dict[str, str]:
 
     suite = importlib.import_module("frame_suite")
     importlib.import_module(module)
-    outcomes = {name: _outcome(run) for name, run in suite.BEFORE_INIT.items()}
+    outcomes: dict[str, str] = suite.check_before_init.run(lambda: None)
     byteps.init()
-    for name, run in suite.CHECKS.items():
-        byteps.barrier()  # ranks enter a check together even when the last one failed on some of them
-        outcomes[name] = _outcome(run)
-    return outcomes
-
-
-def _outcome(run: object) -> str:
-    try:
-        run()  # type: ignore[operator]
-    except Exception:
-        return traceback.format_exc()
-    return OK
+    return {**outcomes, **suite.check.run(byteps.barrier)}
 
 
 @functools.cache
 def outcomes(name: str) -> list[dict[str, str]] | ClusterError:
     suite = SUITES[name]
     environment = {**ENVIRONMENT, **dict(suite.environment)}
-    with cluster(worker, workers=2, servers=1, args=(suite.module,), env=environment, deadline_s=170) as job:
-        try:
-            return job.wait()
-        except ClusterError as error:
-            return error
+    return outcomes_of(worker, workers=2, servers=1, args=(suite.module,), env=environment, deadline_s=170)
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("suite", "check"), CASES)
 def test_plugin(suite: str, check: str) -> None:
-    found = outcomes(suite)
-    if isinstance(found, ClusterError):
-        pytest.fail(str(found), pytrace=False)
-    for rank, outcome in enumerate(found):
-        assert outcome[check] == OK, f"rank {rank}: {outcome[check]}"
+    require(outcomes(suite), check)
 
 
 PLUGINS = ("torch", "tensorflow", "mxnet", "jax")

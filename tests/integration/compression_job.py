@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,11 @@ from byteps.compress import CodecSpec, set_rates
 from byteps.compress.reference.pipeline import Pipeline
 from byteps.errors import BytePSError, ConfigError, DeclarationError
 from byteps.partition import USUAL_BYTES
+from byteps.testing.checks import Checks
 from byteps.torch.parallel import DistributedDataParallel
 from byteps.worker import current
 
-OK = "ok"
-CHECKS: dict[str, Callable[[], None]] = {}
+check = Checks()
 # Every dictionary of the original's documents, as written there.
 DOCUMENTED: list[dict[str, Any]] = [
     {"compressor": "onebit", "ef": "vanilla", "momentum": "nesterov", "scaling": True},
@@ -43,24 +41,11 @@ DOCUMENTED: list[dict[str, Any]] = [
 ALL = [*DOCUMENTED, {"compressor": "onebit", "ef": "corrected", "momentum": "nesterov", "scaling": True}]
 
 
-def check(run: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[run.__name__] = run
-    return run
-
-
 def worker() -> dict[str, str]:
     """The outcome of every check."""
     torch.set_num_threads(1)
     bps.init()
-    outcomes = {}
-    for name, run in CHECKS.items():
-        bps.barrier()
-        try:
-            run()
-            outcomes[name] = OK
-        except Exception:
-            outcomes[name] = traceback.format_exc()
-    return outcomes
+    return check.run(bps.barrier)
 
 
 def _network() -> torch.nn.Module:

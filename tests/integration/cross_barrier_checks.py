@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 import byteps.torch.cross_barrier as bps
 from byteps.errors import ConfigError
+from byteps.testing.checks import Checks
 from byteps.torch.layers import assign
 
-CHECKS: dict[str, Callable[[], None]] = {}
+check = Checks()
 STEPS = 4
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda groups: torch.optim.SGD(groups, lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-3),
@@ -24,11 +25,6 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "AdamW": lambda groups: torch.optim.AdamW(groups, lr=torch.tensor(0.01)),
     "RMSprop": lambda groups: torch.optim.RMSprop(groups, lr=0.01, momentum=0.5, centered=True),
 }
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[function.__name__] = function
-    return function
 
 
 class Network(nn.Module):

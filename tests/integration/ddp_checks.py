@@ -17,17 +17,13 @@ from torch.utils.checkpoint import checkpoint
 
 import byteps.torch as bps
 from byteps.errors import ConfigError
+from byteps.testing.checks import Checks
 from byteps.torch.compression import Compression
 from byteps.torch.parallel import DistributedDataParallel
 
-CHECKS: dict[str, Callable[[], None]] = {}
+check = Checks()
 RANKS = 2
 Loss = Callable[[nn.Module, int], Tensor]
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[function.__name__] = function
-    return function
 
 
 def network(seed: int = 1, *, norm: bool = False) -> nn.Sequential:

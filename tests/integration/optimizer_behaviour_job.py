@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import traceback
-
 import optimizer_exchange_checks
 import optimizer_gradient_checks
 import optimizer_refusal_checks
 import optimizer_tool_checks
 import torch
-from optimizer_check import CHECKS
+from optimizer_check import check
 
 import byteps.torch as bps
+from byteps.testing.checks import Checks
 
-__all__ = ["CHECKS", "MODULES", "worker"]
+__all__ = ["MODULES", "check", "worker"]
 
-MODULES = (  # they fill CHECKS
+MODULES = (  # they fill it
     optimizer_exchange_checks,
     optimizer_gradient_checks,
     optimizer_refusal_checks,
@@ -27,16 +26,12 @@ def worker(compiles: bool) -> dict[str, str]:
     """The outcome of every check, as text; ``compiles``: also of torch.compile, which is slow."""
     torch.set_num_threads(1)
     bps.init()
-    outcomes = {}
-    for name, run in CHECKS.items():
-        if "compiled" in name and not compiles:
-            continue
-        bps.barrier()  # ranks enter a check together even when the last one failed on some of them
+    wanted = Checks({name: run for name, run in check.items() if compiles or "compiled" not in name})
+
+    def enter() -> None:
+        bps.barrier()
         torch.manual_seed(1)
-        try:
-            run()
-            outcomes[name] = "ok"
-        except Exception:
-            outcomes[name] = traceback.format_exc()
+
+    outcomes = wanted.run(enter)
     bps.barrier()
     return outcomes

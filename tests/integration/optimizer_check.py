@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 import byteps.torch as bps
+from byteps.testing.checks import Checks
 
-CHECKS: dict[str, Callable[[], None]] = {}
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    """Runs on two ranks; see ``optimizer_behaviour_job.py``."""
-    CHECKS[function.__name__] = function
-    return function
+check = Checks()  # they run on two ranks; see optimizer_behaviour_job.py
 
 
 def mine() -> float:

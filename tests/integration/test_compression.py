@@ -8,7 +8,8 @@ from pathlib import Path
 import compression_job
 import pytest
 
-from byteps.testing import ClusterError, cluster
+from byteps.testing import ClusterError
+from byteps.testing.checks import outcomes_of, require
 
 ENVIRONMENT = {
     "BYTEPS_MIN_COMPRESS_BYTES": "0",
@@ -21,17 +22,9 @@ ENVIRONMENT = {
 
 @functools.cache
 def outcomes() -> list[dict[str, str]] | ClusterError:
-    with cluster(compression_job.worker, workers=2, servers=1, env=ENVIRONMENT, deadline_s=110) as job:
-        try:
-            return job.wait()
-        except ClusterError as error:
-            return error
+    return outcomes_of(compression_job.worker, workers=2, servers=1, env=ENVIRONMENT, deadline_s=110)
 
 
-@pytest.mark.parametrize("check", compression_job.CHECKS)
+@pytest.mark.parametrize("check", compression_job.check)
 def test_compression(check: str) -> None:
-    found = outcomes()
-    if isinstance(found, ClusterError):
-        pytest.fail(str(found), pytrace=False)
-    for rank, outcome in enumerate(found):
-        assert outcome[check] == compression_job.OK, f"rank {rank}: {outcome[check]}"
+    require(outcomes(), check)

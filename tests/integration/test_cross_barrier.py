@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import traceback
 from typing import Any
 
 import cross_barrier_checks
@@ -11,11 +10,11 @@ import pytest
 
 from byteps import _core
 from byteps.testing import ClusterError, cluster
+from byteps.testing.checks import outcomes_of, require
 from byteps.torch.cross_barrier import CrossBarrier
 
 JOBS = {"one machine": {"nproc": 2}, "server": {"workers": 2, "servers": 1}}
 ENVIRONMENT = {"BYTEPS_OP_TIMEOUT_S": "20", "BYTEPS_CONNECT_TIMEOUT_S": "30"}
-OK = "ok"
 PARTITION = 1 << 20
 
 
@@ -24,34 +23,18 @@ def rank() -> dict[str, str]:
     import byteps.torch as bps
 
     bps.init()
-    outcomes = {}
-    for name, run in cross_barrier_checks.CHECKS.items():
-        bps.barrier()  # ranks enter a check together even when the last one failed on some of them
-        try:
-            run()
-            outcomes[name] = OK
-        except Exception:
-            outcomes[name] = traceback.format_exc()
-    return outcomes
+    return cross_barrier_checks.check.run(bps.barrier)
 
 
 @functools.cache
 def outcomes(job: str) -> list[dict[str, str]] | ClusterError:
-    with cluster(rank, **JOBS[job], env=ENVIRONMENT, deadline_s=110) as running:
-        try:
-            return running.wait()
-        except ClusterError as error:
-            return error
+    return outcomes_of(rank, **JOBS[job], env=ENVIRONMENT, deadline_s=110)
 
 
 @pytest.mark.parametrize("job", JOBS)
-@pytest.mark.parametrize("name", cross_barrier_checks.CHECKS)
+@pytest.mark.parametrize("name", cross_barrier_checks.check)
 def test_cross_barrier(job: str, name: str) -> None:
-    found = outcomes(job)
-    if isinstance(found, ClusterError):
-        pytest.fail(str(found), pytrace=False)
-    for number, outcome in enumerate(found):
-        assert outcome[name] == OK, f"rank {number}: {outcome[name]}"
+    require(outcomes(job), name)
 
 
 def first_layer_after_last(elements: int) -> dict[str, Any]:

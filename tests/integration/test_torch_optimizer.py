@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from byteps.testing import ClusterError, cluster
+from byteps.testing import ClusterError
+from byteps.testing.checks import outcomes_of
 
 pytest.importorskip("torch")
 
-from optimizer_behaviour_job import CHECKS, worker
+from optimizer_behaviour_job import check as checks
+from optimizer_behaviour_job import worker
 
 ENVIRONMENT = {"BYTEPS_OP_TIMEOUT_S": "20", "BYTEPS_CONNECT_TIMEOUT_S": "30"}
 TOPOLOGIES: dict[str, dict[str, Any]] = {
@@ -22,15 +24,11 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
 
 @functools.cache
 def outcomes(topology: str) -> list[dict[str, str]] | ClusterError:
-    with cluster(worker, env=ENVIRONMENT, deadline_s=110, **TOPOLOGIES[topology]) as job:
-        try:
-            return job.wait()
-        except ClusterError as error:
-            return error
+    return outcomes_of(worker, env=ENVIRONMENT, deadline_s=110, **TOPOLOGIES[topology])
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", checks)
 def test_optimizer(topology: str, check: str) -> None:
     found = outcomes(topology)
     if isinstance(found, ClusterError):

@@ -11,13 +11,10 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import traceback
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-
-OK = "ok"
 
 
 def main(folder: Path, modules: list[str]) -> None:
@@ -25,17 +22,10 @@ def main(folder: Path, modules: list[str]) -> None:
     dist.init_process_group("byteps")
     for module in modules:
         importlib.import_module(module)  # adds its checks
-    from group_suite import CHECKS, Context
+    from group_suite import Context, check
 
     rank, size = dist.get_rank(), dist.get_world_size()
-    outcomes = {}
-    for name, run in CHECKS.items():
-        dist.barrier()  # ranks enter a check together even when the last one failed on some of them
-        try:
-            run(Context(rank, size, folder))
-            outcomes[name] = OK
-        except Exception:
-            outcomes[name] = traceback.format_exc()
+    outcomes = check.run(dist.barrier, Context(rank, size, folder))
     (folder / f"outcomes.{rank}.json").write_text(json.dumps(outcomes))
     dist.destroy_process_group()
 

@@ -6,7 +6,6 @@ tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from byteps.testing import exact
+from byteps.testing.checks import Checks
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")
 
@@ -53,13 +53,7 @@ class Context:
         return torch.from_numpy(np.array(values)).to(getattr(torch, dtype))
 
 
-CHECKS: dict[str, Callable[[Context], None]] = {}
-
-
-def check(function: Callable[[Context], None]) -> Callable[[Context], None]:
-    """Add a check to the suite."""
-    CHECKS[function.__name__] = function
-    return function
+check = Checks()  # each takes a Context
 
 
 def same(got: Any, wanted: Any) -> None:

@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from group_job import OK
-from group_suite import CHECKS
+from group_suite import check
 
 from byteps.launcher import local
+from byteps.testing.checks import OK
 
 JOB = Path(__file__).parent / "group_job.py"
 LIMIT_S = 110
@@ -28,10 +28,10 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "BYTEPS_OP_TIMEOUT_S": "30", "BYTEPS_CONN
 
 
 def checks_of(*modules: str) -> list[str]:
-    before = set(CHECKS)
+    before = set(check)
     for module in modules:
         importlib.import_module(module)
-    return [name for name in CHECKS if name not in before]
+    return [name for name in check if name not in before]
 
 
 OPERATIONS = checks_of("group_push_pull_checks", "group_gloo_checks")
