@@ -1,5 +1,6 @@
 #include "aggregator/key_table.h"
 
+#include "aggregator/update/choose.h"
 #include "base/error.h"
 
 namespace byteps {
@@ -21,8 +22,10 @@ KeyState& KeyTable::key_of(uint16_t rank, const Header& header) {
   keys.push_back(header.key);
   try {
     const auto children = static_cast<uint16_t>(settings_.children.size());
+    const KeyInfo info(header.key, tensor);
     KeyState& made =
-        keys_.try_emplace(header.key, header.key, tensor, children, settings_.deterministic).first->second;
+        keys_.try_emplace(header.key, info, choose_rule(info, settings_), children, settings_.deterministic)
+            .first->second;
     tensors_.begun(*tensor, made.length);
     bytes_ += made.length;
     ShardCounters::bump(counters_.declared_bytes, made.length);

@@ -120,10 +120,15 @@ std::string Shard::key_text(const Header& header) const {
 }
 
 void Shard::sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data,
-                   size_t bytes, DType dtype) {
+                   DType dtype) {
   if (!key.tensor->traced) return;
   events_.log(kWarning,
-              "sample " + describe(key, round) + " " + stage + ": " + sample_text(dtype, data, bytes));
+              "sample " + describe(key, round) + " " + stage + ": " + sample_text(dtype, data, key.length));
+}
+
+void Shard::sample_result(const KeyState& key, const char* stage, uint32_t round) {
+  const std::byte* elements = key.rule->result_elements();
+  if (elements) sample(key, stage, round, elements, key.tensor->dtype);
 }
 
 void Shard::trace_frame(const char* direction, uint16_t rank, const Header& header) {

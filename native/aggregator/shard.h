@@ -1,8 +1,10 @@
 // One thread of an aggregator: its own keys, its own connections, no locks.
 //
 // All contributions to a key, from all children, come to the same shard (shard_contributions.cc); rounds open
-// and end (shard_rounds.cc), or cannot (shard_failures.cc). Other threads only put work into its inbox (a new
-// connection, a departed rank, retired tensors) and wake it.
+// and end (shard_rounds.cc), or cannot (shard_failures.cc); where children do not wait for each other, each
+// is answered at once (shard_at_once.cc). What contributions become is the business of the key's update rule
+// (update/rule.h). Other threads only put work into its inbox (a new connection, a departed rank, retired
+// tensors) and wake it.
 #pragma once
 
 #include <deque>
@@ -10,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "aggregator/accumulate.h"
 #include "aggregator/child_link.h"
 #include "aggregator/counters.h"
 #include "aggregator/key_table.h"
@@ -71,12 +72,18 @@ class Shard final : public EventLoop::Owner {
   void take_connection(uint16_t rank, Fd fd, const TcpLink::Options& options, pid_t peer_pid);
   void tell_stalls(int64_t now);
 
-  uint32_t contribution_bytes(const KeyState& key, uint16_t rank, const Header& header) const;
-  void make_codec(KeyState& key);
+  Shape shape_of(const Header& header, const KeyState& key, uint16_t rank) const;
+  bool is_wanted(const KeyState& key, uint16_t child, const Header& header, size_t bytes) const;
+  void count_contribution(const KeyState& key, uint16_t rank, const Header& header, const Shape& shape,
+                          bool landed, const BufferRef& payload);
   std::string lack_text(const KeyState& key, const char* why) const;
   void add_turn(KeyState& key, uint16_t child);
-  void contribute_async(KeyState& key, uint16_t rank, const Header& header, BufferRef payload);
-  void store(KeyState& key, uint16_t rank, const Header& header, BufferRef payload);
+  bool contribute_to_round(KeyState& key, const Way& way, const Header& header, bool landed,
+                           Contribution contribution);
+  bool is_new(KeyState& key, const Way& way, const Header& header);
+  void contribute_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
+  void update_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
+  void add_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
   void open_round(KeyState& key, const Terms& terms);
   void keep(KeyState& key, size_t bytes);  // so much is kept for its open round now
   void advance(KeyState& key, const Header& header);
@@ -95,8 +102,8 @@ class Shard final : public EventLoop::Owner {
   void rank_departed(uint16_t rank);
   void forget(const std::vector<uint32_t>& tensors);
   std::string missing_text(const KeyState& key) const;
-  void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, size_t bytes,
-              DType dtype);
+  void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, DType dtype);
+  void sample_result(const KeyState& key, const char* stage, uint32_t round);
   uint16_t children() const { return static_cast<uint16_t>(settings_.children.size()); }
   Counts counts() const { return {children(), static_cast<uint16_t>(settings_.ranks.size())}; }
   uint16_t child_of(uint16_t rank) const { return settings_.child_of[rank]; }

@@ -44,7 +44,6 @@ void Shard::tell_failure(KeyState& key) {
 }
 
 void Shard::rank_departed(uint16_t rank) {
-  if (settings_.asynchronous) return;  // nobody waits for anybody
   if (first_departed_ < 0) first_departed_ = rank;
   for (auto& [_, key] : keys_) {
     if (!key.round.open() || !key.round.missing(child_of(rank))) continue;

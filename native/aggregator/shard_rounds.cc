@@ -20,9 +20,10 @@ void Shard::keep(KeyState& key, size_t bytes) {
 }
 
 void Shard::add_turn(KeyState& key, uint16_t child) {
-  const size_t others = key.kept_bytes - key.held[child].size - key.sum_bytes();
+  Contribution contribution = std::exchange(key.held[child], {});
+  const size_t others = key.kept_bytes - contribution.shape.bytes - key.rule->sum_bytes();
   try {
-    add_contribution(key, child, counts(), pool_);
+    key.rule->add(std::move(contribution), key.terms, counts(), pool_);
   } catch (const WireError& error) {
     // Found out when its turn has come, perhaps while another child's frame is read: it is nobody's
     // connection that ends, but a round that nobody gets a result of.
@@ -34,7 +35,7 @@ void Shard::add_turn(KeyState& key, uint16_t child) {
   } catch (const std::bad_alloc& lack) {
     return fail_round(key, ErrorKind::memory, lack_text(key, lack.what()));
   }
-  keep(key, others + key.sum_bytes());
+  keep(key, others + key.rule->sum_bytes());
 }
 
 void Shard::advance(KeyState& key, const Header& header) {
@@ -59,14 +60,12 @@ void Shard::advance(KeyState& key, const Header& header) {
 
 void Shard::drop_contributions(KeyState& key) {
   for (auto& held : key.held) held = {};
-  key.sum.reset();
-  key.sum_is_wide = false;
+  key.rule->drop();
   keep(key, 0);
 }
 
 void Shard::close_round(KeyState& key) {
   drop_contributions(key);
-  if (key.codec) key.codec->forget();
   key.failure.reset();
   key.round.close();
   --open_rounds_;
@@ -74,7 +73,8 @@ void Shard::close_round(KeyState& key) {
 
 void Shard::publish(KeyState& key, const Header& header) {
   try {
-    finish_sum(key, counts(), pool_);
+    key.rule->finish(key.terms, counts(), pool_);
+    key.result_round = key.round.round();
   } catch (const WireError& error) {  // a codec of the user's failed
     fail_round(key, ErrorKind::protocol, describe(key, header.round) + ": " + error.what());
     return tell_failure(key);
@@ -82,7 +82,7 @@ void Shard::publish(KeyState& key, const Header& header) {
     fail_round(key, ErrorKind::memory, lack_text(key, lack.what()));
     return tell_failure(key);
   }
-  if (!key.coded()) sample(key, "result", header.round, key.result.data(), key.length, key.tensor->dtype);
+  sample_result(key, "result", header.round);
   for (const Way& way : key.ways) send_result(key, way, header);
 }
 
@@ -94,40 +94,35 @@ void Shard::tell_answered(const KeyState& key) {
   }
 }
 
-// By address, the result is read out of this process later, when the worker comes to it. It is there until
-// then: `key.result` is replaced when the next round is complete, which needs a contribution of every child,
-// and a child contributes to the next round only when it has this result. What else can happen until it is
-// read:
+// By address, the result is read out of this process later, when the worker comes to it. One that lasts is
+// there until then: it is replaced when the next round is complete, which needs a contribution of every
+// child, and a child contributes to the next round only when it has this result. What else can happen until
+// it is read:
 //   - the child asks for the result again: it is the same buffer, and its next contribution is not here yet;
 //   - a round fails: it is closed without a result, and the one before it stays;
 //   - the worker gives the operation up: it then does not read;
 //   - the tensor is retired: all its operations are done, so nobody reads;
 //   - this shard ends: it withdraws its lease first, and a reader that was late notices.
-// In asynchronous mode anybody's push replaces the value: results go over the socket.
 void Shard::send_result(KeyState& key, Way way, const Header& to) {
   ChildLink* link = links_[way.rank].get();
   if (!link) return;  // it sends its contribution again when it is back
   const uint16_t child = child_of(way.rank);
   Header header = answer(FrameType::result, key, to.round, to.priority);
   ShardCounters::bump(counters_.results);
-  // The root of a broadcast has the bytes already.
-  if ((to.flags & kFlagBroadcast) && to.detail == child && !settings_.asynchronous) {
-    link->send(header, nullptr, {});
-    return;
-  }
+  Result result = key.rule->result_for(child, terms_of(to));
+  if (!result.bytes) return link->send(header, nullptr, {});
+  header.codec = result.codec;
+  ShardCounters::bump(counters_.pulled_bytes, key.length);
+  ShardCounters::bump(counters_.pulled_wire_bytes, result.size);
   // An echo of a child that has gone on to the next round already; ours never send one.
   const bool went_on = to.round != key.round.round() && !key.round.missing(child);
-  const uint32_t bytes = key.result_bytes > 0 ? key.result_bytes : key.length;
-  if (key.result_bytes > 0) header.codec = key.codec->kind();
-  ShardCounters::bump(counters_.pulled_bytes, key.length);
-  ShardCounters::bump(counters_.pulled_wire_bytes, bytes);
-  if (!way.by_address || settings_.asynchronous || went_on || bytes < limits::kByAddressBytes) {
-    header.length = bytes;
-    link->send(header, key.result.data(), key.result);
-    return;
+  const std::byte* bytes = result.bytes.data();
+  if (!way.by_address || !result.lasts || went_on || result.size < limits::kByAddressBytes) {
+    header.length = result.size;
+    return link->send(header, bytes, std::move(result.bytes));
   }
-  if (key.result_bytes > 0) header.detail = bytes;
-  const Offer offer = lease_.offer(key.result.data());
+  if (result.codec != 0) header.detail = result.size;
+  const Offer offer = lease_.offer(bytes);
   header.flags |= kFlagByAddress;
   link->send_copy(header, &offer, kOfferBytes);
 }

@@ -143,6 +143,33 @@ TEST(a_round_that_there_is_no_memory_for_fails_for_all_and_the_next_one_works) {
   for (auto& peer : server.peers) expect_sum(*peer, 1, 5);
 }
 
+TEST(a_round_without_memory_for_its_result_is_not_answered_with_the_one_before) {
+  constexpr size_t kElements = 50'000;
+  Server server(2);
+  byteps::testing::declare(*server.aggregator, 1, kElements * 2, DType::f16);
+  const std::vector<float> ones(kElements, 1);  // sums of machines: the result needs memory of its own
+  Header header;
+  header.type = FrameType::push;
+  header.key = make_key(1, 0);
+  header.dtype = static_cast<uint8_t>(DType::f32);
+  const auto push = [&](size_t rank, uint32_t round) {
+    header.round = round;
+    server[rank].send(header, ones.data(), kElements * sizeof(float));
+  };
+  for (const size_t rank : {0, 1}) push(rank, 0);
+  for (auto& peer : server.peers) {
+    const auto frame = peer->receive();
+    CHECK(frame && frame->header.type == FrameType::result);
+  }
+  {
+    const Left left(0);  // what contributions need, the pool has
+    for (const size_t rank : {0, 1}) push(rank, 1);
+    for (auto& peer : server.peers) expect_lack(*peer, 1);
+  }
+  push(0, 1);
+  CHECK(server[0].silent());
+}
+
 TEST(a_short_payload_of_a_large_piece_takes_no_memory_that_is_not_there) {
   Server server(1);
   byteps::testing::declare(*server.aggregator, 1, 4 * kMiB, DType::f32, compress::DeclaredCodec{}, 4 * kMiB);
