@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "transport/tcp/tcp_endpoint.h"
 
 namespace byteps::testing {
 
