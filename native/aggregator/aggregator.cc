@@ -30,9 +30,10 @@ void Aggregator::check_rank(uint16_t rank) const {
   if (rank >= settings_.ranks.size()) throw std::out_of_range("no such rank");
 }
 
-void Aggregator::attach(unsigned shard, uint16_t rank, Fd fd, bool checksum, pid_t peer_pid) {
+void Aggregator::attach(unsigned shard, uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum,
+                        pid_t peer_pid) {
   check_rank(rank);
-  shards_.at(shard)->attach(rank, std::move(fd), checksum, peer_pid);
+  shards_.at(shard)->attach(rank, std::move(endpoint), checksum, peer_pid);
 }
 
 void Aggregator::depart(uint16_t rank) {

@@ -16,7 +16,8 @@ class Aggregator {
 
   // Takes a connection whose peer has been authenticated. peer_pid: the worker's process if it is on this
   // machine and each can read the other's memory, else 0.
-  void attach(unsigned shard, uint16_t rank, Fd fd, bool checksum, pid_t peer_pid = 0);
+  void attach(unsigned shard, uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum,
+              pid_t peer_pid = 0);
   // The rank has said goodbye: what still needs it is answered with an error.
   void depart(uint16_t rank);
   // The scheduler has placed parts of this tensor here: from now on they may be pushed. Throws

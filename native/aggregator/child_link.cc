@@ -8,11 +8,11 @@
 
 namespace byteps {
 
-ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Fd fd, TcpLink::Options options,
-                     pid_t peer_pid)
+ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Endpoint& endpoint,
+                     const LinkOptions& options, pid_t peer_pid)
     : shard_(shard), rank_(rank) {
   if (peer_pid > 0) peer_.emplace(peer_pid);
-  link_ = std::make_shared<TcpLink>(loop, std::move(fd), options, *this, *this, *this);
+  link_ = endpoint.open(loop, options, *this, *this, *this);
   nearby_ = link_->nearby();
   patience_ns_ = nearby_ ? limits::kNearbyPatienceNs : limits::kPatienceNs;
 }

@@ -7,8 +7,8 @@
 #include "aggregator/key_state.h"
 #include "aggregator/open_bytes.h"
 #include "base/ready_queue.h"
+#include "transport/endpoint.h"
 #include "transport/shm/peer_memory.h"
-#include "transport/tcp/tcp_link.h"
 
 namespace byteps {
 
@@ -16,10 +16,11 @@ class Shard;
 
 class ChildLink final : public FrameSource, public FrameSink, public Link::Watcher {
  public:
-  ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Fd fd, TcpLink::Options options, pid_t peer_pid);
+  ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Endpoint& endpoint, const LinkOptions& options,
+            pid_t peer_pid);
 
   uint16_t rank() const { return rank_; }
-  const std::shared_ptr<TcpLink>& link() const { return link_; }
+  const std::shared_ptr<Link>& link() const { return link_; }
   bool nearby() const { return nearby_; }  // on this machine
 
   void send(Header header, const std::byte* payload, BufferRef keep) noexcept;
@@ -42,7 +43,7 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
 
   Shard& shard_;
   const uint16_t rank_;
-  std::shared_ptr<TcpLink> link_;
+  std::shared_ptr<Link> link_;
   std::optional<PeerMemory> peer_;  // if the worker may push by address
   ReadyQueue<OutFrame> out_;
   uint64_t waiting_bytes_ = 0;  // in it

@@ -28,20 +28,19 @@ void Shard::stop() {
 // ---- from other threads
 // ------------------------------------------------------------------------------------
 
-void Shard::attach(uint16_t rank, Fd fd, bool checksum, pid_t peer_pid) {
-  auto shared = std::make_shared<Fd>(std::move(fd));  // std::function wants a copyable closure
+void Shard::attach(uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum, pid_t peer_pid) {
+  std::shared_ptr<Endpoint> shared = std::move(endpoint);  // std::function wants a copyable closure
   loop_.post([this, rank, shared, checksum, peer_pid] {
     try {
-      take_connection(rank, std::move(*shared), {settings_.job, settings_.epoch, checksum}, peer_pid);
+      take_connection(rank, *shared, {settings_.job, settings_.epoch, checksum}, peer_pid);
     } catch (const std::exception& error) {  // no memory, or no room in the epoll
       events_.post("exhausted", rank, error.what());
     }
   });
 }
 
-void Shard::take_connection(uint16_t rank, Fd fd, const TcpLink::Options& options, pid_t peer_pid) {
-  auto link = std::make_unique<ChildLink>(*this, loop_, rank, std::move(fd), options, peer_pid);
-  link->link()->open();
+void Shard::take_connection(uint16_t rank, Endpoint& endpoint, const LinkOptions& options, pid_t peer_pid) {
+  auto link = std::make_unique<ChildLink>(*this, loop_, rank, endpoint, options, peer_pid);
   if (links_[rank]) {  // the rank has connected anew: what it had not finished sending, it sends again
     links_[rank]->link()->close();
     ended_.push_back(std::move(links_[rank]));

@@ -32,7 +32,7 @@ class Shard final : public EventLoop::Owner {
   bool turn() { return loop_.turn(0); }
   void pass(int64_t now) { loop_.pass(now); }
   void stop();
-  void attach(uint16_t rank, Fd fd, bool checksum, pid_t peer_pid);
+  void attach(uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum, pid_t peer_pid);
   void depart(uint16_t rank);
   void retire(std::vector<uint32_t> tensors);
   const ShardCounters& counters() const { return counters_; }
@@ -69,7 +69,7 @@ class Shard final : public EventLoop::Owner {
   int64_t next_deadline_ns() const override;
   void on_deadline(int64_t now) override;
   void on_exception(const char* what) noexcept override { events_.post("exhausted", -1, what); }
-  void take_connection(uint16_t rank, Fd fd, const TcpLink::Options& options, pid_t peer_pid);
+  void take_connection(uint16_t rank, Endpoint& endpoint, const LinkOptions& options, pid_t peer_pid);
   void tell_stalls(int64_t now);
 
   Shape shape_of(const Header& header, const KeyState& key, uint16_t rank) const;

@@ -9,10 +9,9 @@ namespace byteps {
 
 // One of the connections to a peer.
 struct Liveness::Line final : FrameSource, FrameSink, Link::Watcher {
-  Line(Peer& peer, EventLoop& loop, Fd fd, uint64_t job) : peer(peer) {
+  Line(Peer& peer, EventLoop& loop, Endpoint& endpoint, uint64_t job) : peer(peer) {
     // Beats belong to the job, not to an epoch: a connection outlives a change of members.
-    const TcpLink::Options options{job, 0, false};
-    link = std::make_shared<TcpLink>(loop, std::move(fd), options, *this, *this, *this);
+    link = endpoint.open(loop, {job, 0, false}, *this, *this, *this);
   }
 
   bool next(OutFrame& out) override {
@@ -32,7 +31,7 @@ struct Liveness::Line final : FrameSource, FrameSink, Link::Watcher {
 
   Peer& peer;
   bool beat_due = false;
-  std::shared_ptr<TcpLink> link;
+  std::shared_ptr<Link> link;
 };
 
 struct Liveness::Peer {
@@ -73,12 +72,12 @@ void Liveness::close() {
   ended_.clear();
 }
 
-void Liveness::add(Fd fd, int number) {
-  auto shared = std::make_shared<Fd>(std::move(fd));
+void Liveness::add(std::unique_ptr<Endpoint> endpoint, int number) {
+  std::shared_ptr<Endpoint> shared = std::move(endpoint);
   loop_.post([this, shared, number] {
     try {
       ended_.reserve(ended_.size() + peers_.size() + 1);  // so that gone() needs no memory
-      add_line(number, std::move(*shared));
+      add_line(number, *shared);
     } catch (const std::exception& error) {  // no memory, or no room in the epoll: nobody would watch it
       events_.post("closed", number, error.what());
       gone(number, nullptr, {});
@@ -86,14 +85,13 @@ void Liveness::add(Fd fd, int number) {
   });
 }
 
-void Liveness::add_line(int number, Fd fd) {
+void Liveness::add_line(int number, Endpoint& endpoint) {
   const int64_t now = now_ns();
   auto& peer = peers_[number];
   if (!peer) peer = std::make_unique<Peer>(*this, number, now);
-  peer->lines.push_back(std::make_unique<Line>(*peer, loop_, std::move(fd), job_));
+  peer->lines.push_back(std::make_unique<Line>(*peer, loop_, endpoint, job_));
   peer->beats.add_line();
   beat(*peer, now);
-  peer->lines.back()->link->open();
 }
 
 void Liveness::remove(int number) {

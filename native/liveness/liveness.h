@@ -10,7 +10,7 @@
 
 #include "base/event_queue.h"
 #include "liveness/beat_lines.h"
-#include "transport/tcp/tcp_link.h"
+#include "transport/endpoint.h"
 
 namespace byteps {
 
@@ -21,7 +21,7 @@ class Liveness final : public EventLoop::Owner {
 
   // Takes an authenticated connection, one of the lines to a peer. `peer` is the caller's number for it, and
   // is in its event. The peer is gone when one of its lines ends.
-  void add(Fd fd, int peer);
+  void add(std::unique_ptr<Endpoint> endpoint, int peer);
   // A polite end: the connections are closed without an event.
   void remove(int peer);
   // The next beat of this peer is told as an event of the kind "heard".
@@ -40,7 +40,7 @@ class Liveness final : public EventLoop::Owner {
   void on_deadline(int64_t now) override;
   // A connection that cannot be watched has ended by then.
   void on_exception(const char*) noexcept override {}
-  void add_line(int number, Fd fd);
+  void add_line(int number, Endpoint& endpoint);
   void beat(Peer& peer, int64_t now);
   bool is_silent(const Peer& peer, int64_t now) const;
   void gone(int peer, const char* kind, const std::string& reason);

@@ -6,6 +6,7 @@
 #include "aggregator/aggregator.h"
 #include "python/bind.h"
 #include "python/events.h"
+#include "transport/tcp/tcp_endpoint.h"
 
 namespace nb = nanobind;
 
@@ -46,7 +47,7 @@ void bind_aggregator(nb::module_& m) {
       .def(
           "attach",
           [](Aggregator& a, unsigned shard, uint16_t rank, int fd, bool checksum, int peer_pid) {
-            a.attach(shard, rank, Fd(fd), checksum, peer_pid);
+            a.attach(shard, rank, tcp_endpoint(Fd(fd)), checksum, peer_pid);
           },
           nb::arg("shard"), nb::arg("rank"), nb::arg("fd"), nb::arg("checksum"), nb::arg("peer_pid") = 0)
       .def(

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "python/bind.h"
 #include "python/events.h"
+#include "transport/tcp/tcp_endpoint.h"
 #include "worker/client.h"
 
 namespace nb = nanobind;
@@ -115,7 +116,7 @@ void bind_worker(nb::module_& m) {
       .def(
           "connect",
           [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby, int peer_pid) {
-            c.connect(server, shard, Fd(fd), checksum, nearby, peer_pid);
+            c.connect(server, shard, tcp_endpoint(Fd(fd)), checksum, nearby, peer_pid);
           },
           nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("nearby"),
           nb::arg("peer_pid") = 0)

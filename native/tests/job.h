@@ -110,8 +110,9 @@ class Job {
       for (uint16_t shard = 0; shard < options.shards; ++shard) {
         auto [server_end, client_end] = connected_pair(options.wire);
         if (options.prepare) options.prepare(server_end.get(), client_end.get());
-        server->attach(shard, rank, std::move(server_end), options.checksum, peer);
-        clients.back()->connect(0, shard, std::move(client_end), options.checksum, options.nearby, peer);
+        server->attach(shard, rank, tcp_endpoint(std::move(server_end)), options.checksum, peer);
+        clients.back()->connect(0, shard, tcp_endpoint(std::move(client_end)), options.checksum,
+                                options.nearby, peer);
       }
     }
     if (options.grouped) form_groups(settings.child_of);

@@ -34,7 +34,7 @@ class RawPeer final : FrameSink {
   }
 
   // For Aggregator::attach; once.
-  Fd other_end() { return std::move(other_); }
+  std::unique_ptr<Endpoint> other_end() { return tcp_endpoint(std::move(other_)); }
 
   // Who has been cut off meanwhile notices when it receives.
   void send_bytes(const void* data, size_t bytes) {

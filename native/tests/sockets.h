@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "transport/tcp/tcp_endpoint.h"
 
 namespace byteps::testing {
 

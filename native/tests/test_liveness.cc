@@ -34,8 +34,8 @@ std::vector<Event> wait_events(Liveness& liveness, int for_ms) {
 void link_up(Liveness& one, Liveness& other, int peer, int lines = 2) {
   for (int i = 0; i < lines; ++i) {
     auto [a, b] = connected_pair(Wire::tcp);
-    one.add(std::move(a), peer);
-    other.add(std::move(b), peer);
+    one.add(tcp_endpoint(std::move(a)), peer);
+    other.add(tcp_endpoint(std::move(b)), peer);
   }
 }
 
@@ -63,8 +63,8 @@ TEST(silence_is_told_once_with_its_length) {
   Liveness one(kJob, kInterval, kTimeout);
   auto [a, b] = connected_pair(Wire::tcp);
   auto [c, d] = connected_pair(Wire::tcp);
-  one.add(std::move(a), 5);
-  one.add(std::move(c), 5);
+  one.add(tcp_endpoint(std::move(a)), 5);
+  one.add(tcp_endpoint(std::move(c)), 5);
   const auto events = wait_events(one, 10'000);
   CHECK_EQ(events.size(), 1u);
   if (events.empty()) return;
@@ -78,8 +78,8 @@ TEST(the_end_of_one_line_is_the_end_of_the_peer) {
   Liveness one(kJob, kInterval, 60);
   auto [a, b] = connected_pair(Wire::tcp);
   auto [c, d] = connected_pair(Wire::tcp);
-  one.add(std::move(a), 1);
-  one.add(std::move(c), 1);
+  one.add(tcp_endpoint(std::move(a)), 1);
+  one.add(tcp_endpoint(std::move(c)), 1);
   b.reset();
   const auto events = wait_events(one, 10'000);
   CHECK_EQ(events.size(), 1u);
@@ -103,7 +103,7 @@ TEST(the_pause_of_the_judge_is_nobodys_silence) {
   const pid_t child = ::fork();
   if (child == 0) {
     Liveness others(kJob, kInterval, 60);
-    for (int i = 0; i < 2 * kPeers; ++i) others.add(std::move(far[i]), i / 2);
+    for (int i = 0; i < 2 * kPeers; ++i) others.add(tcp_endpoint(std::move(far[i])), i / 2);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     ::kill(::getppid(), SIGSTOP);
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
@@ -113,7 +113,7 @@ TEST(the_pause_of_the_judge_is_nobodys_silence) {
   }
   far.clear();
   Liveness judge(kJob, kInterval, kTimeout);
-  for (int i = 0; i < 2 * kPeers; ++i) judge.add(std::move(near[i]), i / 2);
+  for (int i = 0; i < 2 * kPeers; ++i) judge.add(tcp_endpoint(std::move(near[i])), i / 2);
   int status = 0;
   ::waitpid(child, &status, 0);
   for (const Event& event : judge.events().drain()) CHECK_EQ(event.kind, "closed");  // when it ended

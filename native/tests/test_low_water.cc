@@ -1,6 +1,4 @@
 // A slow link brings a payload in many small parts, and the loop sleeps until the last one.
-#include "transport/tcp/tcp_link.h"
-
 #include <future>
 #include <numeric>
 
@@ -20,9 +18,7 @@ constexpr size_t kPayloadBytes = 48 * 1024, kPartBytes = 512;
 class Receiver final : public EventLoop::Owner, public FrameSource, public FrameSink, public Link::Watcher {
  public:
   explicit Receiver(Fd fd) : loop_(*this, "receiver") {
-    link_ =
-        std::make_shared<TcpLink>(loop_, std::move(fd), TcpLink::Options{7, 1, false}, *this, *this, *this);
-    loop_.post([this] { link_->open(); });
+    link_ = tcp_endpoint(std::move(fd))->open(loop_, {7, 1, false}, *this, *this, *this);
     loop_.start();
   }
   ~Receiver() override { loop_.stop(); }
@@ -51,7 +47,7 @@ class Receiver final : public EventLoop::Owner, public FrameSource, public Frame
   }
 
   EventLoop loop_;
-  std::shared_ptr<TcpLink> link_;
+  std::shared_ptr<Link> link_;
   std::promise<void> all_;
   std::atomic<int> left_{0};
 };

@@ -40,7 +40,7 @@ void FrameReader::received(size_t bytes) {
 
 void FrameReader::parse() {
   size_t at = 0;
-  while (filled_ - at >= kHeaderBytes) {
+  while (!stopped_ && filled_ - at >= kHeaderBytes) {
     header_ = decode_header(HeaderBytes(buffer_.data() + at, kHeaderBytes), job_);
     if (header_.epoch != epoch_) {
       throw WireError(std::string(name_of(header_.type)) + ": from membership epoch " +
@@ -48,6 +48,7 @@ void FrameReader::parse() {
     }
     at += kHeaderBytes;
     landing_ = sink_.begin(header_);
+    if (stopped_) return;
     in_payload_ = true;
     done_ = 0;
     at += take_payload(buffer_.data() + at, filled_ - at);

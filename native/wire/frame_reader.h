@@ -38,6 +38,8 @@ class FrameReader {
   // about to go.
   const std::byte* landing() const { return in_payload_ ? landing_ : nullptr; }
   void abandon() { landing_ = nullptr; }
+  // The sink wants no more, and may say so while it gets a frame: what has come after that is not looked at.
+  void stop() { stopped_ = true; }
   // How many bytes complete the header or the payload that is being read: before they are all there, nothing
   // can be done with them.
   size_t missing() const { return in_payload_ ? header_.length - done_ : kHeaderBytes - filled_; }
@@ -57,7 +59,8 @@ class FrameReader {
   bool in_payload_ = false;  // then filled_ is 0
   Header header_{};
   std::byte* landing_ = nullptr;
-  size_t done_ = 0;            // bytes of the payload that have come
+  size_t done_ = 0;  // bytes of the payload that have come
+  bool stopped_ = false;
   bool expect_large_ = false;  // the last frame was large: read no further than the next header
 };
 

@@ -32,7 +32,8 @@ Client::Client(ClientSettings settings)
   for (unsigned i = 0; i < threads; ++i) threads_.push_back(std::make_unique<IoThread>(*this, i));
 }
 
-void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby, pid_t peer_pid) {
+void Client::connect(uint16_t server, uint16_t shard, std::unique_ptr<Endpoint> endpoint, bool checksum,
+                     bool nearby, pid_t peer_pid) {
   if (started_) throw std::logic_error("connect after start");
   IoThread& thread = *threads_[connected_++ % threads_.size()];
   uint64_t most_bytes = settings_.credit_bytes;
@@ -40,8 +41,8 @@ void Client::connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool
   ++shards_[server];
   const auto servers = std::max<uint32_t>(static_cast<uint32_t>(settings_.servers.size()), server + 1u);
   const uint32_t turn = turn_of(server, servers, shard, child(), children());
-  links_[{server, shard}] = &thread.add_link(server, std::move(fd), checksum, most_bytes,
-                                             nearby ? nullptr : &budget_, turn, peer_pid);
+  links_[{server, shard}] =
+      &thread.add_link(server, *endpoint, checksum, most_bytes, nearby ? nullptr : &budget_, turn, peer_pid);
 }
 
 void Client::join(std::shared_ptr<LocalGroup> group) {
@@ -53,7 +54,6 @@ void Client::start() {
   started_ = true;
   if (group_) group_->attach(*this);
   if (connected_ == 0) return;  // a machine on its own needs no thread for the network
-  for (auto& thread : threads_) thread->open();
   if (!settings_.own_threads) return;
   codecs_.start();
   for (auto& thread : threads_) thread->start();

@@ -46,7 +46,8 @@ class Client {
 
   // Before start(): one connection, authenticated, to every shard of every server. peer_pid: the server's
   // process if each can read the other's memory, else 0.
-  void connect(uint16_t server, uint16_t shard, Fd fd, bool checksum, bool nearby, pid_t peer_pid = 0);
+  void connect(uint16_t server, uint16_t shard, std::unique_ptr<Endpoint> endpoint, bool checksum,
+               bool nearby, pid_t peer_pid = 0);
   // Before start(): the ranks of this machine reduce among themselves, and only the sums go to servers.
   void join(std::shared_ptr<LocalGroup> group);
   void start();

@@ -8,18 +8,14 @@ namespace byteps {
 IoThread::IoThread(Client& client, unsigned index)
     : client_(client), loop_(*this, "bps-io-" + std::to_string(index)) {}
 
-ServerLink& IoThread::add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
-                               uint32_t turn, pid_t peer_pid) {
+ServerLink& IoThread::add_link(uint16_t server, Endpoint& endpoint, bool checksum, uint64_t most_bytes,
+                               Budget* budget, uint32_t turn, pid_t peer_pid) {
   const ClientSettings& settings = client_.settings();
-  const TcpLink::Options options{settings.job, settings.epoch, checksum,
-                                 seconds_to_ns(settings.tolerated_silence_s)};
-  links_.push_back(std::make_unique<ServerLink>(*this, server, std::move(fd), options, most_bytes, budget,
-                                                turn, peer_pid));
+  const LinkOptions options{settings.job, settings.epoch, checksum,
+                            seconds_to_ns(settings.tolerated_silence_s)};
+  links_.push_back(
+      std::make_unique<ServerLink>(*this, server, endpoint, options, most_bytes, budget, turn, peer_pid));
   return *links_.back();
-}
-
-void IoThread::open() {
-  for (auto& link : links_) link->link()->open();
 }
 
 void IoThread::post(Work work) {

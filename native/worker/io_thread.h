@@ -19,11 +19,10 @@ class IoThread final : public EventLoop::Owner {
   IoThread(Client& client, unsigned index);
 
   // Before start().
-  ServerLink& add_link(uint16_t server, Fd fd, bool checksum, uint64_t most_bytes, Budget* budget,
-                       uint32_t turn, pid_t peer_pid);
+  ServerLink& add_link(uint16_t server, Endpoint& endpoint, bool checksum, uint64_t most_bytes,
+                       Budget* budget, uint32_t turn, pid_t peer_pid);
 
   // Any thread.
-  void open();  // links listen
   void start() { loop_.start(); }
   // Instead of start(), for tests: in the caller's thread, see EventLoop.
   bool turn() { return loop_.turn(0); }

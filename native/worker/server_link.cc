@@ -24,12 +24,12 @@ uint64_t progress(const Route& route, uint32_t at, uint32_t turn) {
 
 }  // namespace
 
-ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
+ServerLink::ServerLink(IoThread& thread, uint16_t server, Endpoint& endpoint, const LinkOptions& options,
                        uint64_t most_bytes, Budget* budget, uint32_t turn, pid_t peer_pid)
     : thread_(thread), server_(server), window_(most_bytes, true), turn_(turn), budget_(budget) {
   if (budget_) budget_->add_link(most_bytes);
   if (peer_pid > 0) peer_.emplace(peer_pid);
-  link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
+  link_ = endpoint.open(thread.loop(), options, *this, *this, *this);
 }
 
 void ServerLink::submit(Route& route) {

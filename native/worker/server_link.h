@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/ready_queue.h"
+#include "transport/endpoint.h"
 #include "transport/shm/lease.h"
 #include "transport/shm/peer_memory.h"
-#include "transport/tcp/tcp_link.h"
 #include "worker/budget.h"
 #include "worker/codec_pool.h"
 #include "worker/tensor.h"
@@ -23,12 +23,12 @@ class ServerLink final : public FrameSource,
                          public byteps::Link::Watcher,
                          public Budget::Link {
  public:
-  ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options, uint64_t most_bytes,
-             Budget* budget, uint32_t turn, pid_t peer_pid);
+  ServerLink(IoThread& thread, uint16_t server, Endpoint& endpoint, const LinkOptions& options,
+             uint64_t most_bytes, Budget* budget, uint32_t turn, pid_t peer_pid);
 
   uint16_t server() const { return server_; }
   IoThread& thread() { return thread_; }
-  const std::shared_ptr<TcpLink>& link() const { return link_; }
+  const std::shared_ptr<byteps::Link>& link() const { return link_; }
   void nudge() override;  // any thread: it may be its turn to send
 
   // Thread of the link.
@@ -110,7 +110,7 @@ class ServerLink final : public FrameSource,
   Budget* const budget_;            // of all links to other machines, or nullptr: the server is on this one
   std::optional<PeerMemory> peer_;  // if payloads may go by address
   Lease lease_;                     // of contributions pushed by address
-  std::shared_ptr<TcpLink> link_;
+  std::shared_ptr<byteps::Link> link_;
   std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
   ReadyQueue<Ready> ready_;
   // Of these two pieces are under way and none is answered: what follows them waits until one is. A more

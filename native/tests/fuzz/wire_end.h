@@ -35,7 +35,7 @@ class WireEnd final : FrameSink {
       ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   }
 
-  Fd other_end() { return std::move(other_); }  // once
+  std::unique_ptr<Endpoint> other_end() { return tcp_endpoint(std::move(other_)); }  // once
 
   // A frame with whatever the header says, except that job, epoch, length and checksums are right.
   void queue(Header header, const std::vector<std::byte>& payload, bool checksum = false) {

@@ -1,6 +1,5 @@
-// A watched connection over a real socket. That a cut one ends is shown in a lab: tests/chaos/test_links.py.
-#include "transport/tcp/tcp_link.h"
-
+// A watched connection over a real socket; what all transports do is in test_transports.cc. That a cut one
+// ends is shown in a lab: tests/chaos/test_links.py.
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -18,9 +17,7 @@ namespace {
 // A link that always has something to send, in a loop that this thread stands in for.
 struct Sender final : EventLoop::Owner, FrameSource, FrameSink, Link::Watcher {
   explicit Sender(Fd fd, int64_t tolerated_ns) : loop(*this, "test") {
-    link = std::make_shared<TcpLink>(loop, std::move(fd), TcpLink::Options{7, 0, false, tolerated_ns}, *this,
-                                     *this, *this);
-    link->open();
+    link = tcp_endpoint(std::move(fd))->open(loop, {7, 0, false, tolerated_ns}, *this, *this, *this);
   }
   bool next(OutFrame& out) override {
     out = {};
@@ -40,7 +37,7 @@ struct Sender final : EventLoop::Owner, FrameSource, FrameSink, Link::Watcher {
   EventLoop loop;
   std::vector<std::byte> payload{65536};
   std::string reason;
-  std::shared_ptr<TcpLink> link;
+  std::shared_ptr<Link> link;
 };
 
 }  // namespace
@@ -57,17 +54,4 @@ TEST(a_reader_that_does_not_read_is_not_cut_off) {
   }
   CHECK_EQ(sender.reason, "");
   sender.link->watch(false, now_ns());
-}
-
-TEST(what_has_arrived_is_seen_before_it_is_read) {
-  auto [reader, fd] = connected_pair(Wire::tcp);
-  Sender sender(std::move(fd), 0);
-  CHECK(sender.link->delivered());
-  CHECK(!sender.link->has_unread());
-  CHECK_EQ(::send(reader.get(), "x", 1, 0), 1);
-  for (int i = 0; i < 1000 && !sender.link->has_unread(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(sender.link->has_unread());
-  sender.link->watch(true, now_ns());  // without a limit it does nothing
-  CHECK(sender.link->alive());
 }
