@@ -67,7 +67,7 @@ class Shard final : public EventLoop::Owner {
   void on_batch_end() override;
   int64_t next_deadline_ns() const override;
   void on_deadline(int64_t now) override;
-  void on_exception(const char* what) noexcept override { events_.post("exhausted", -1, what); }
+  void on_exception(const char* what) noexcept override { events_.failed(FailureKind::memory, Role::nobody, -1, what); }
   void take_connection(uint16_t rank, Fd fd, const TcpLink::Options& options, pid_t peer_pid);
   void tell_stalls(int64_t now);
 

@@ -40,25 +40,6 @@ std::vector<Part> parts_of_piece(const Cut& cut, uint32_t piece) {
   return parts;
 }
 
-// Failures cross the board as text: kind, role, rank and host of whoever was lost, message.
-std::string encode(const Failure& failure) {
-  return failure.kind + "\n" + failure.role + "\n" + std::to_string(failure.rank) + "\n" + failure.host +
-         "\n" + failure.message;
-}
-
-std::optional<Failure> decode(std::string_view text) {
-  std::array<std::string, 4> fields;
-  for (auto& field : fields) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return {};
-    field = text.substr(0, end);
-    text.remove_prefix(end + 1);
-  }
-  int rank = -1;
-  std::from_chars(fields[2].data(), fields[2].data() + fields[2].size(), rank);
-  return Failure{fields[0], std::string(text), fields[1], rank, fields[3]};
-}
-
 }  // namespace
 
 LocalGroup::LocalGroup(GroupSettings settings, std::shared_ptr<Mapping> board, std::shared_ptr<Arena> arena,
@@ -101,8 +82,21 @@ uint32_t LocalGroup::parts_of(const Operation& op) const {
 
 std::string LocalGroup::name_of(uint32_t local) const {
   const uint16_t rank = settings_.ranks[local];
+  return member_text(Role::worker, rank, host_of(rank));
+}
+
+std::string LocalGroup::host_of(uint16_t rank) const {
   const auto& hosts = client_->settings().worker_hosts;
-  return "worker " + std::to_string(rank) + (rank < hosts.size() ? " (host " + hosts[rank] + ")" : "");
+  return rank < hosts.size() ? hosts[rank] : "";
+}
+
+// `tensor`: what needed it, if that is to be said.
+Failure LocalGroup::left(uint32_t local, const std::string& tensor) const noexcept {
+  const uint16_t rank = settings_.ranks[local];
+  return worded({FailureKind::lost, {}, Role::worker, rank}, [&](Failure& failure) {
+    failure.message = (tensor.empty() ? "" : tensor + ": ") + left_text(name_of(local));
+    failure.host = host_of(rank);
+  });
 }
 
 // ---- contributing
@@ -118,7 +112,7 @@ void LocalGroup::contribute(const std::shared_ptr<Operation>& op) {
     departed = departed_;
   } catch (const std::bad_alloc& lack) {  // the ranks of this machine would wait for us
     op->tensor->lack_memory(op, lack.what());
-    op->tensor->slot.close(own(), encode(op->failure()));
+    op->tensor->slot.close(own(), op->failure());
     op->finish();
     return op->tensor->finished(*op);
   }
@@ -170,10 +164,9 @@ bool LocalGroup::same_terms(const Operation& op) {
   for (uint32_t rank = 1; rank < size(); ++rank) {
     const board::Entry& e = slot.entry(rank);
     if (e.flags == first.flags && e.root == first.root) continue;
-    slot.fail(op.round, encode({"conflict",
-                                op.tensor->name + ": ranks call different operations: " + name_of(rank) +
-                                    " a " + text(rank) + ", " + name_of(0) + " a " + text(0),
-                                "", -1, ""}));
+    slot.fail(op.round, {FailureKind::conflict,
+                         op.tensor->name + ": ranks call different operations: " + name_of(rank) + " a " +
+                             text(rank) + ", " + name_of(0) + " a " + text(0)});
     return false;
   }
   return true;
@@ -214,7 +207,8 @@ void LocalGroup::work_on(Operation& op) {
 // A process that dies takes its memory with it at once. Who is lost is for the scheduler to say, to everybody
 // alike: it is told, and the operation waits for its word.
 void LocalGroup::peer_is_gone(const Operation& op, uint32_t local) {
-  client_->events().post("gone", settings_.ranks[local], op.tensor->name + ": its memory cannot be reached");
+  client_->events().failed(FailureKind::lost, Role::worker, settings_.ranks[local],
+                           op.tensor->name + ": its memory cannot be reached");
 }
 
 void LocalGroup::drop_part(const Operation& op, uint32_t gone) {
@@ -228,8 +222,7 @@ void LocalGroup::drop_part(const Operation& op, uint32_t gone) {
 std::string LocalGroup::disagreement(const Operation& op) const {
   const SlotView& slot = op.tensor->slot;
   if (!slot.failed(op.round)) return {};
-  const std::string_view text = slot.round_reason();
-  return std::string(text.substr(text.rfind('\n') + 1));
+  return std::string(slot.round_reason().message());
 }
 
 bool LocalGroup::gather(Operation& op, uint32_t piece) {
@@ -275,7 +268,7 @@ void LocalGroup::publish(Operation& op, uint32_t piece) {
 void LocalGroup::publish_failure(Operation& op, const Failure& failure) {
   const uint32_t parts = parts_of(op);
   if (op.tensor->slot.claim(op.round, parts) < 0) return;
-  op.tensor->slot.fail(op.round, encode(failure));
+  op.tensor->slot.fail(op.round, failure);
   finish_part(op, parts);
 }
 
@@ -315,28 +308,22 @@ void LocalGroup::give_up(Operation& op) {
   if (!slot.over(op.round)) {
     if (!op.failing()) take_failure(op, slot.close_reason());
     Failure told = op.failure();
-    if (told.kind == "closed") {
-      told = {"lost", name_of(own()) + " has left the job", "worker", settings_.ranks[own()], ""};
-    }
-    slot.close(own(), encode(told));
+    if (told.kind == FailureKind::closed) told = left(own(), "");
+    slot.close(own(), told);
     if (op.routes_left() > 0) client_->release_routes(op);
     if (!slot.drained() || op.routes_left() > 0) return;
   }
   settle(op);
 }
 
-void LocalGroup::take_failure(Operation& op, std::string_view encoded) {
-  auto failure = decode(encoded);
-  if (!failure) {  // closed a moment ago: no reason yet
+void LocalGroup::take_failure(Operation& op, const board::Reason* reason) {
+  if (!reason) {  // closed a moment ago: no reason yet
     const int closer = op.tensor->slot.closer();
     const int rank = closer < 0 ? -1 : settings_.ranks[static_cast<size_t>(closer)];
-    return op.fail({"lost", op.tensor->name + ": another rank gave up", "worker", rank, ""});
+    return op.fail(worded({FailureKind::lost, {}, Role::worker, rank},
+                          [&](Failure& f) { f.message = op.tensor->name + ": another rank gave up"; }));
   }
-  const auto& hosts = client_->settings().worker_hosts;
-  if (failure->role == "worker" && failure->rank >= 0 && static_cast<size_t>(failure->rank) < hosts.size()) {
-    failure->host = hosts[static_cast<size_t>(failure->rank)];
-  }
-  op.fail(std::move(*failure));
+  op.fail(reason->failure());
 }
 
 void LocalGroup::settle(Operation& op) {
@@ -344,7 +331,7 @@ void LocalGroup::settle(Operation& op) {
   Tensor& tensor = *op.tensor;
   if (!op.failing()) {
     if (tensor.slot.failed(op.round)) {
-      take_failure(op, tensor.slot.round_reason());
+      take_failure(op, &tensor.slot.round_reason());
     } else if (op.staged) {
       const bool is_root = (op.flags & kFlagBroadcast) && settings_.ranks[own()] == op.root;
       if (!is_root) std::memcpy(op.dst, op.staged, tensor.cut.tensor_bytes);
@@ -498,10 +485,7 @@ void LocalGroup::depart(uint16_t rank) {
 }
 
 void LocalGroup::fail_without(Operation& op, uint32_t local) {
-  const uint16_t rank = settings_.ranks[local];
-  const auto& hosts = client_->settings().worker_hosts;
-  op.fail({"lost", op.tensor->name + ": " + name_of(local) + " has left the job", "worker", rank,
-           rank < hosts.size() ? hosts[rank] : ""});
+  op.fail(left(local, op.tensor->name));
   give_up(op);
 }
 
@@ -515,7 +499,7 @@ void LocalGroup::close() {
     left.swap(active_);
   }
   for (const auto& op : left) {
-    op->fail({"closed", "the job has been shut down", "", -1, ""});
+    op->fail({FailureKind::closed, "the job has been shut down"});
     while (!wait(*op, kDrainNs) && !op->given_up.load(std::memory_order_acquire)) {
     }
     op->tensor->finished(*op);  // what is queued behind it fails, too

@@ -71,7 +71,7 @@ class LocalGroup final : public OperationDriver, public std::enable_shared_from_
   bool same_terms(const Operation& op);
   void work_on(Operation& op);
   void settle(Operation& op);
-  void take_failure(Operation& op, std::string_view encoded);
+  void take_failure(Operation& op, const board::Reason* reason);
   void finish_part(Operation& op, uint32_t parts);
   void fail_without(Operation& op, uint32_t local);
   void check_age(Operation& op);
@@ -85,6 +85,8 @@ class LocalGroup final : public OperationDriver, public std::enable_shared_from_
   uint32_t parts_of(const Operation& op) const;
   std::string missing(const Operation& op) const;
   std::string name_of(uint32_t local) const;
+  std::string host_of(uint16_t rank) const;
+  Failure left(uint32_t local, const std::string& tensor) const noexcept;
 
   const GroupSettings settings_;
   const std::shared_ptr<Mapping> board_;

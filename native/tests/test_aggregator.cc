@@ -38,10 +38,10 @@ struct Server {
       pollfd waiting{aggregator->events().fileno(), POLLIN, 0};
       if (::poll(&waiting, 1, 10'000) <= 0) break;
       for (Event& e : aggregator->events().drain()) {
-        if (e.kind != "log") return e;
+        if (e.kind != FailureKind::none) return e;
       }
     }
-    return {"none", -1, ""};
+    return {};
   }
   std::unique_ptr<Aggregator> aggregator;
 };
@@ -118,7 +118,7 @@ TEST(half_a_contribution_of_a_lost_connection_does_not_count) {
   const std::vector<float> half(1000, 100.0f);
   a->send_bytes(half.data(), 4000);
   a.reset();
-  CHECK_EQ(server.event().kind, std::string("lost"));
+  CHECK_EQ(server.event().kind, FailureKind::lost);
   auto a2 = server.connect(0);
   a2->push(1, 0, std::vector<float>(2000, 1.0f));
   b->push(1, 0, std::vector<float>(2000, 4.0f));
@@ -344,7 +344,7 @@ TEST(broken_peers_lose_their_connection_and_nobody_else_does) {
     CHECK(!bad->receive());
     CHECK(bad->ended());
     const Event event = server.event();
-    CHECK_EQ(event.kind, std::string("violation"));
+    CHECK_EQ(event.kind, FailureKind::protocol);
     CHECK(contains(event.text, each.reason));
     if (!contains(event.text, each.reason)) CHECK_EQ(event.text, std::string(each.reason));
   }

@@ -139,7 +139,7 @@ TEST(two_ranks_of_a_machine_cannot_push_the_same_piece) {
   CHECK_EQ(::poll(&posted, 1, 10'000), 1);
   bool told = false;
   for (const Event& event : server.events().drain()) {
-    if (event.kind != "violation") continue;
+    if (event.kind != FailureKind::protocol) continue;
     told = true;
     CHECK_EQ(event.number, 1);
     CHECK(event.text.find("worker 0 has pushed it for the same machine") != std::string::npos);

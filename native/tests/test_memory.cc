@@ -178,7 +178,7 @@ TEST(who_does_not_read_its_answers_is_cut_off) {
   for (; round < 2000 && why.empty(); ++round) {  // far more than may wait for one worker
     server[0].push(1, round, ones);
     for (const Event& event : server.aggregator->events().drain()) {
-      if (event.kind == "violation") why = event.text;
+      if (event.kind == FailureKind::protocol) why = event.text;
     }
   }
   CHECK(contains(why, "does not read its answers"));

@@ -69,11 +69,11 @@ void Client::pass(int64_t now) {
   for (auto& thread : threads_) thread->pass(now);
 }
 
-Failure Client::lack(const std::string& tensor, const char* why) const {
-  return {"memory",
-          tensor + ": worker " + std::to_string(settings_.rank) + ": " + why +
-              "; give this process more memory, or make the model smaller",
-          "", -1, ""};
+Failure Client::lack(const std::string& tensor, const char* why) const noexcept {
+  return worded({FailureKind::memory}, [&](Failure& failure) {
+    failure.message = tensor + ": " + member_text(Role::worker, settings_.rank, "") + ": " + why +
+                      "; give this process more memory, or make the model smaller";
+  });
 }
 
 // What a tensor needs from the beginning.
@@ -183,33 +183,28 @@ void Client::post(Route& route, const std::shared_ptr<Operation>& op) {
 // ---- failure
 // -----------------------------------------------------------------------------------------------
 
-Failure Client::failure() const {
+Failure Client::failure() const noexcept {
   if (!failed_.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(mutex_);
-  return failure_;
+  return copy_of(failure_);
 }
 
 Failure Client::failure_of(uint32_t detail, std::string message) const {
-  const uint32_t rank = detail >> kErrorRankShift;
-  switch (static_cast<ErrorKind>(detail & 0xFF)) {
-    case ErrorKind::lost:
-      return {"lost", std::move(message), "worker", static_cast<int>(rank),
-              rank < settings_.worker_hosts.size() ? settings_.worker_hosts[rank] : ""};
-    case ErrorKind::conflict:
-      return {"conflict", std::move(message), "", -1, ""};
-    case ErrorKind::memory:
-      return {"memory", std::move(message), "", -1, ""};
-    case ErrorKind::protocol:
-      break;
+  Failure failure{kind_in(detail), std::move(message)};
+  if (failure.kind == FailureKind::lost) {
+    const uint32_t rank = detail >> kErrorRankShift;
+    failure.role = Role::worker;
+    failure.rank = static_cast<int>(rank);
+    if (rank < settings_.worker_hosts.size()) failure.host = settings_.worker_hosts[rank];
   }
-  return {"protocol", std::move(message), "", -1, ""};
+  return failure;
 }
 
 void Client::fail(Failure failure) {
   std::vector<std::shared_ptr<Tensor>> tensors;
   {
     std::lock_guard lock(mutex_);
-    if (!failure_.kind.empty()) return;
+    if (failure_) return;
     failure_ = failure;
     failed_.store(true, std::memory_order_release);
     for (auto& [_, tensor] : tensors_) tensors.push_back(tensor);
@@ -232,7 +227,7 @@ void Client::fail_tensor(uint32_t id, const std::string& message) {
     if (it == tensors_.end()) return;
     tensor = it->second;
   }
-  const Failure failure{"conflict", message, "", -1, ""};
+  const Failure failure{FailureKind::conflict, message};
   if (auto op = tensor->poison(failure)) {
     op->fail(failure);
     abandon(op);
@@ -268,7 +263,7 @@ void Client::abandon(const std::shared_ptr<Operation>& op) {
 
 void Client::close() {
   if (threads_.empty()) return;
-  fail({"closed", "the job has been shut down", "", -1, ""});
+  fail({FailureKind::closed, "the job has been shut down"});
   for (auto& thread : threads_) thread->stop();
   codecs_.stop();
   // A thread that ended late may have handed work to one that had ended before it.
@@ -296,11 +291,10 @@ void Client::check_age(Operation& op, int64_t now, std::string missing, const st
   const int64_t age = now - op.started_ns;
   if (const std::string told = op.missing(); !told.empty()) missing = told;
   if (settings_.op_timeout_s > 0 && age > seconds_to_ns(settings_.op_timeout_s) && !op.failing()) {
-    const Failure failure{"timeout",
+    const Failure failure{FailureKind::timeout,
                           describe(op) + ": no result after " + std::to_string(age / kNanosecondsPerSecond) +
                               " s, waiting for " + missing +
-                              ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S",
-                          "", -1, ""};
+                              ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S"};
     return give_up(op, failure);
   }
   // A server says after the same time who is missing; without a word from it, it is the server we wait for.

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/completion.h"
 #include "worker/tensor_codec.h"
 
 namespace byteps {
@@ -23,18 +24,9 @@ class OperationDriver {
   virtual bool wait(Operation& op, int64_t timeout_ns) = 0;
 };
 
-// Why an operation failed, in the words that Python turns into an exception.
-struct Failure {
-  std::string kind;  // "lost", "timeout", "conflict", "protocol", "closed"
-  std::string message;
-  std::string role;
-  int rank = -1;
-  std::string host;
-};
-
 // Lives until nobody needs it: the caller's handle, and every route that still has pieces of it. The memory
 // it points to is not touched after done() is true.
-class Operation {
+class Operation : public Completion {
  public:
   Operation(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst, int32_t priority,
             uint16_t flags, uint32_t root);
@@ -73,32 +65,19 @@ class Operation {
     return driver ? driver->wait(*this, timeout_ns) : wait_finished(timeout_ns);
   }
 
-  // The end as others have noticed it; the two above look for themselves.
-  bool finished() const { return state_.load(std::memory_order_acquire) & kDone; }
-  bool wait_finished(int64_t timeout_ns);
-  // Empty kind: it succeeded. Valid once done().
-  Failure failure() const;
-
-  // The first failure wins; the operation ends when its routes have let go of it.
-  void fail(Failure failure);
-  bool failing() const { return failed_ns_.load(std::memory_order_acquire) != 0; }
-  int64_t failed_ns() const { return failed_ns_.load(std::memory_order_acquire); }
+  // finished() and wait_finished() are the end as others have noticed it; the two above look for themselves.
+  // One that fails ends when its routes have let go of it.
   void expect_routes(uint32_t count) { routes_left_.store(count, std::memory_order_release); }
   // True for the last one: the caller then calls finish().
   bool release_route() { return routes_left_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   uint32_t routes_left() const { return routes_left_.load(std::memory_order_acquire); }
-  void finish();
 
   void note_missing(const std::string& who);
   std::string missing() const;
 
  private:
-  static constexpr uint32_t kDone = 1, kWaited = 2;
-  std::atomic<uint32_t> state_{0};  // a futex word
   std::atomic<uint32_t> routes_left_{0};
-  std::atomic<int64_t> failed_ns_{0};
   mutable std::mutex mutex_;  // of what follows
-  Failure failure_;
   std::string missing_;
 };
 

@@ -20,20 +20,16 @@ void Tensor::submit(std::shared_ptr<Operation> op) {
 }
 
 void Tensor::start(const std::shared_ptr<Operation>& op) {
-  try {
-    Failure failure = client_.failure();
-    if (failure.kind.empty()) {
-      std::lock_guard lock(mutex_);
-      failure = poison_;
-      if (failure.kind.empty()) {
-        op->round = next_round_++;
-        if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
-      }
+  Failure failure = client_.failure();
+  if (!failure) {
+    std::lock_guard lock(mutex_);
+    failure = copy_of(poison_);
+    if (!failure) {
+      op->round = next_round_++;
+      if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
     }
-    if (!failure.kind.empty()) op->fail(std::move(failure));
-  } catch (const std::bad_alloc&) {  // not even for the words of an earlier failure
-    op->fail({"memory", {}, {}, -1, {}});
   }
+  if (failure) op->fail(std::move(failure));
   if ((routes.empty() && !group) || op->failing()) {
     op->finish();
     finished(*op);
@@ -43,13 +39,11 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
   post_routes(op);
 }
 
-// Never fails itself: without memory for the words the operation fails without them, and where others cannot
-// be told, they see that it is failing when they come to it.
+// Never fails itself: where others cannot be told, they see that it is failing when they come to it.
 void Tensor::lack_memory(const std::shared_ptr<Operation>& op, const char* why) noexcept {
   try {
     client_.give_up(*op, client_.lack(name, why));
-  } catch (const std::bad_alloc&) {
-    op->fail({"memory", {}, {}, -1, {}});
+  } catch (const std::bad_alloc&) {  // give_up() begins with the operation itself
   }
 }
 
@@ -92,9 +86,9 @@ void Tensor::finished(Operation& op) {
   if (next) start(next);
 }
 
-std::shared_ptr<Operation> Tensor::poison(Failure failure) {
+std::shared_ptr<Operation> Tensor::poison(const Failure& failure) noexcept {
   std::lock_guard lock(mutex_);
-  if (poison_.kind.empty()) poison_ = std::move(failure);
+  if (!poison_) poison_ = copy_of(failure);
   return queue_.empty() ? nullptr : queue_.front();
 }
 

@@ -77,7 +77,7 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   void submit(std::shared_ptr<Operation> op);
   void finished(Operation& op);
   // Every operation from now on fails with this. Returns the one under way, if any.
-  std::shared_ptr<Operation> poison(Failure failure);
+  std::shared_ptr<Operation> poison(const Failure& failure) noexcept;
   // The operation under way, if any.
   std::shared_ptr<Operation> front();
   // This rank's pieces begin their way to the servers.
