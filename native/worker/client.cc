@@ -51,7 +51,7 @@ void Client::join(std::shared_ptr<LocalGroup> group) {
 
 void Client::start() {
   started_ = true;
-  if (group_) group_->attach(*this);
+  if (group_) group_->attach(events_, settings_.worker_hosts);
   if (connected_ == 0) return;  // a machine on its own needs no thread for the network
   for (auto& thread : threads_) thread->open();
   if (!settings_.own_threads) return;
@@ -171,7 +171,7 @@ uint32_t Client::children() const {
 }
 
 std::shared_ptr<Operation> Client::submit(std::shared_ptr<Operation> op) {
-  if (op->tensor->group) op->driver = group_;
+  if (op->tensor->group) op->group = group_;
   op->tensor->submit(op);
   return op;
 }

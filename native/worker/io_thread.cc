@@ -176,8 +176,8 @@ void IoThread::release(Route& route) {
 
 void IoThread::route_done(const std::shared_ptr<Operation>& op) {
   if (!op->release_route()) return;
-  if (op->driver) {  // it ends when all ranks of this machine are done
-    if (op->failing()) op->tensor->group->give_up(*op);
+  if (op->group) {  // it ends when all ranks of this machine are done
+    if (op->failing()) op->group->give_up(*op);
     return;
   }
   client_.count_operation(*op);

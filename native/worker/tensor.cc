@@ -20,7 +20,7 @@ void Tensor::submit(std::shared_ptr<Operation> op) {
 }
 
 void Tensor::start(const std::shared_ptr<Operation>& op) {
-  Failure failure = client_.failure();
+  Failure failure = client.failure();
   if (!failure) {
     std::lock_guard lock(mutex_);
     failure = copy_of(poison_);
@@ -42,7 +42,7 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
 // Never fails itself: where others cannot be told, they see that it is failing when they come to it.
 void Tensor::lack_memory(const std::shared_ptr<Operation>& op, const char* why) noexcept {
   try {
-    client_.give_up(*op, client_.lack(name, why));
+    client.give_up(*op, client.lack(name, why));
   } catch (const std::bad_alloc&) {  // give_up() begins with the operation itself
   }
 }
@@ -63,7 +63,7 @@ void Tensor::post_routes(const std::shared_ptr<Operation>& op) {
   op->expect_routes(static_cast<uint32_t>(routes.size()));
   for (size_t i = 0; i < routes.size(); ++i) {
     try {
-      client_.post(*routes[i], op);
+      client.post(*routes[i], op);
     } catch (const std::bad_alloc& lack) {  // those that are posted come back, the others never go
       lack_memory(op, lack.what());
       bool last = false;
@@ -95,14 +95,6 @@ std::shared_ptr<Operation> Tensor::poison(const Failure& failure) noexcept {
 std::shared_ptr<Operation> Tensor::front() {
   std::lock_guard lock(mutex_);
   return queue_.empty() ? nullptr : queue_.front();
-}
-
-std::byte* Tensor::staging(const std::shared_ptr<Arena>& arena) {
-  if (!staging_) {
-    staging_ = std::shared_ptr<std::byte>(arena->allocate(cut.tensor_bytes),
-                                          [arena](std::byte* block) { arena->free(block); });
-  }
-  return staging_.get();
 }
 
 }  // namespace byteps
