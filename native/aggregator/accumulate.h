@@ -11,8 +11,8 @@ struct Counts {
   uint16_t ranks;
 };
 
-// Adds the held contribution of `child` and gives its buffer back. The first becomes the sum itself, unless
-// it is compressed. Throws WireError for a compressed one that cannot be.
+// Adds the held contribution of `child` and gives its buffer back. The first one is not copied: its buffer
+// becomes the sum, unless it is compressed. Throws WireError if a compressed one does not decode.
 void add_contribution(KeyState& key, uint16_t child, Counts counts, BufferPool& pool);
 
 // All are added: makes the sum the result (average, and rounding of half types, once).
