@@ -42,7 +42,7 @@ struct Held {
 // Why the open round gives nobody a result. That there is one says so, whatever its text: that may be a
 // peer's.
 struct RoundFailure {
-  ErrorKind kind;
+  FailureKind kind;
   std::string text;
   bool told = false;
 };

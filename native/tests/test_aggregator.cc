@@ -256,7 +256,7 @@ TEST(different_operations_on_one_tensor_are_an_error_for_all) {
     const auto frame = peer->receive();
     CHECK(frame && frame->header.type == FrameType::error);
     if (!frame) continue;
-    CHECK_EQ(frame->header.detail & 0xFF, static_cast<uint32_t>(ErrorKind::conflict));
+    CHECK_EQ(frame->header.detail & 0xFF, static_cast<uint32_t>(FailureKind::conflict));
     const std::string text(reinterpret_cast<const char*>(frame->payload.data()), frame->payload.size());
     CHECK(contains(text, "worker 1") && contains(text, "average") && contains(text, "sum"));
   }
@@ -276,7 +276,8 @@ TEST(a_departed_worker_ends_what_needs_it) {
   for (const uint32_t round : {0u, 1u, 2u}) {
     const auto frame = a->receive();
     CHECK(frame && frame->header.type == FrameType::error && frame->header.round == round);
-    if (frame) CHECK_EQ(frame->header.detail, static_cast<uint32_t>(ErrorKind::lost) | 1u << kErrorRankShift);
+    if (frame)
+      CHECK_EQ(frame->header.detail, static_cast<uint32_t>(FailureKind::lost) | 1u << kErrorRankShift);
     a->push(1, round + 1, {1, 1});
   }
 }

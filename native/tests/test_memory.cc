@@ -53,7 +53,7 @@ void expect_lack(RawPeer& peer, uint32_t round) {
   const auto frame = peer.receive();
   CHECK(frame && frame->header.type == FrameType::error);
   if (!frame) return;
-  CHECK_EQ(frame->header.detail, static_cast<uint32_t>(ErrorKind::memory));
+  CHECK_EQ(frame->header.detail, static_cast<uint32_t>(FailureKind::memory));
   CHECK_EQ(frame->header.round, round);
   const std::string text(reinterpret_cast<const char*>(frame->payload.data()), frame->payload.size());
   CHECK(contains(text, "t1 (key 1)") && contains(text, "no memory for") && contains(text, "a test's memory"));

@@ -55,7 +55,6 @@ enum Flag : uint16_t {
 
 // `detail` of an ERROR frame: a FailureKind in the low byte; above it, for `lost`, the rank of the worker.
 // These four travel, and their numbers never change.
-using ErrorKind = FailureKind;
 constexpr uint32_t kErrorRankShift = 8;
 static_assert(static_cast<int>(FailureKind::lost) == 1 && static_cast<int>(FailureKind::conflict) == 2);
 static_assert(static_cast<int>(FailureKind::protocol) == 3 && static_cast<int>(FailureKind::memory) == 4);
