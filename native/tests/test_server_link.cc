@@ -257,8 +257,7 @@ TEST(what_is_not_more_urgent_than_what_is_under_way_does_not_overtake) {
   CHECK_EQ(worker.come(), std::string("2.0"));
 }
 
-// ---- servers that break rules
-// ------------------------------------------------------------------------------
+// ---- servers that break rules ----
 
 TEST(a_result_of_what_was_not_pushed_ends_the_connection_and_not_the_process) {
   Worker worker(64 * kPieceBytes);

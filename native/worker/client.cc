@@ -180,8 +180,7 @@ void Client::post(Route& route, const std::shared_ptr<Operation>& op) {
   route.link->thread().submit(route, op);
 }
 
-// ---- failure
-// -----------------------------------------------------------------------------------------------
+// ---- failure ----
 
 Failure Client::failure() const noexcept {
   if (!failed_.load(std::memory_order_acquire)) return {};
@@ -278,8 +277,7 @@ void Client::give_up(Operation& op, const Failure& failure) {
   if (const auto running = op.tensor->poison(failure)) abandon(running);
 }
 
-// ---- waiting too long
-// --------------------------------------------------------------------------------------
+// ---- waiting too long ----
 
 void Client::stalled(Operation& op, const std::string& missing) {
   op.note_missing(missing);
@@ -304,8 +302,7 @@ void Client::check_age(Operation& op, int64_t now, std::string missing, const st
   }
 }
 
-// ---- observation
-// -------------------------------------------------------------------------------------------
+// ---- observation ----
 
 void Client::count_push(uint64_t bytes, uint64_t wire_bytes) {
   pushed_bytes_.fetch_add(bytes, std::memory_order_relaxed);
