@@ -44,7 +44,7 @@ void LocalGroup::give_up(GroupOperation& op) {
 }
 
 void LocalGroup::take_failure(GroupOperation& op, const board::Reason* reason) {
-  if (!reason) {  // closed a moment ago: no reason yet
+  if (!reason || reason->kind == FailureKind::none) {  // closed a moment ago: no reason yet
     const int closer = op.shared.slot.closer();
     const int rank = closer < 0 ? -1 : settings_.ranks[static_cast<size_t>(closer)];
     return op.fail(worded({FailureKind::lost, {}, Role::worker, rank},
