@@ -26,7 +26,7 @@ struct Way {
 // Why the open round gives nobody a result. That there is one says so, whatever its text: that may be a
 // peer's.
 struct RoundFailure {
-  ErrorKind kind;
+  FailureKind kind;
   std::string text;
   bool told = false;
 };

@@ -32,8 +32,9 @@ class OpenBytes {
     return overtaken;
   }
 
-  // Its round is over. Returns how many of the bytes had not been overtaken. Those that were came first, and
-  // so their rounds are over first. Of a connection that came back, more may be closed than it has opened.
+  // The round of a contribution is over. Returns how many of its bytes had not been overtaken. Bytes that
+  // were overtaken arrived first, so their rounds are taken to end first. A child that has connected again
+  // may close more bytes than it has opened since.
   uint64_t close(int32_t priority, uint64_t bytes) {
     const auto at = std::find_if(entries_.begin(), entries_.end(),
                                  [&](const Entry& entry) { return entry.priority == priority; });

@@ -34,7 +34,7 @@ void Shard::attach(uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool check
     try {
       take_connection(rank, *shared, {settings_.job, settings_.epoch, checksum}, peer_pid);
     } catch (const std::exception& error) {  // no memory, or no room in the epoll
-      events_.post("exhausted", rank, error.what());
+      events_.failed(FailureKind::memory, Role::worker, rank, error.what());
     }
   });
 }
@@ -80,7 +80,7 @@ void Shard::on_batch_end() {
 void Shard::child_ended(ChildLink& link, Link::End end, const std::string& reason) {
   const uint16_t rank = link.rank();
   counters_.connections.fetch_sub(1, std::memory_order_relaxed);
-  events_.post(Link::name_of(end), rank, reason);
+  events_.failed(Link::failure_of(end), Role::worker, rank, reason);
   ended_.push_back(std::move(links_[rank]));
 }
 

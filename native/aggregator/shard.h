@@ -68,7 +68,9 @@ class Shard final : public EventLoop::Owner {
   void on_batch_end() override;
   int64_t next_deadline_ns() const override;
   void on_deadline(int64_t now) override;
-  void on_exception(const char* what) noexcept override { events_.post("exhausted", -1, what); }
+  void on_exception(const char* what) noexcept override {
+    events_.failed(FailureKind::memory, Role::nobody, -1, what);
+  }
   void take_connection(uint16_t rank, Endpoint& endpoint, const LinkOptions& options, pid_t peer_pid);
   void tell_stalls(int64_t now);
 
@@ -94,9 +96,9 @@ class Shard final : public EventLoop::Owner {
   void send_result(KeyState& key, Way way, const Header& to);
   void send_resend(const KeyState& key, uint16_t rank, uint32_t round);
   void ask_for_missing(int64_t now);
-  void send_error(const KeyState& key, uint16_t rank, uint32_t round, ErrorKind kind,
+  void send_error(const KeyState& key, uint16_t rank, uint32_t round, FailureKind kind,
                   const std::string& text);
-  void fail_round(KeyState& key, ErrorKind kind, std::string text);
+  void fail_round(KeyState& key, FailureKind kind, std::string text);
   void tell_failure(KeyState& key);
   void close_round(KeyState& key);
   void rank_departed(uint16_t rank);

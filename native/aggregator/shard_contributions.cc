@@ -85,8 +85,7 @@ void Shard::count_contribution(const KeyState& key, uint16_t rank, const Header&
 // ignored.
 bool Shard::is_new(KeyState& key, const Way& way, const Header& header) {
   if (first_departed_ >= 0) {
-    send_error(key, way.rank, header.round, ErrorKind::lost,
-               settings_.ranks[first_departed_] + " has left the job");
+    send_error(key, way.rank, header.round, FailureKind::lost, left_text(settings_.ranks[first_departed_]));
     return false;
   }
   const uint16_t child = child_of(way.rank);
@@ -123,7 +122,7 @@ bool Shard::contribute_to_round(KeyState& key, const Way& way, const Header& hea
   if (!key.round.open()) {
     open_round(key, terms);
   } else if (!(key.terms == terms) && !key.failure) {
-    fail_round(key, ErrorKind::conflict,
+    fail_round(key, FailureKind::conflict,
                key.tensor->name + ": ranks call different operations: " + settings_.ranks[way.rank] + " a " +
                    text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
   }
@@ -155,8 +154,8 @@ void Shard::no_memory(uint16_t rank, const Header& header, const char* why) {
   KeyState& key = keys_.key_of(rank, header);
   events_.log(kError, lack_text(key, why));
   if (!key.rule->is_collective())
-    return send_error(key, rank, header.round, ErrorKind::memory, lack_text(key, why));
-  if (!key.failure) fail_round(key, ErrorKind::memory, lack_text(key, why));
+    return send_error(key, rank, header.round, FailureKind::memory, lack_text(key, why));
+  if (!key.failure) fail_round(key, FailureKind::memory, lack_text(key, why));
 }
 
 void Shard::ask_again(uint16_t rank, const Header& header) {
@@ -169,8 +168,8 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string_view why) {
   const uint16_t child = child_of(rank);
   if (!key.rule->is_collective()) throw WireError("REFUSE: nobody waits for anybody in asynchronous mode");
   if (first_departed_ >= 0) {
-    return send_error(key, rank, header.round, ErrorKind::lost,
-                      settings_.ranks[first_departed_] + " has left the job");
+    return send_error(key, rank, header.round, FailureKind::lost,
+                      left_text(settings_.ranks[first_departed_]));
   }
   if (key.round.offer(child, header.round) != KeyRound::Verdict::accept) {
     ShardCounters::bump(counters_.duplicates);
@@ -179,7 +178,7 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string_view why) {
   key.ways[child] = {rank, false, 0, header.priority};
   if (!key.round.open()) open_round(key, Terms{});
   if (!key.failure) {
-    fail_round(key, ErrorKind::conflict,
+    fail_round(key, FailureKind::conflict,
                why.empty() ? describe(key, header.round) + ": " + settings_.ranks[rank] +
                                  " has nothing to contribute, and does not say why"
                            : printable(why));

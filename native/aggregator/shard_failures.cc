@@ -4,20 +4,20 @@
 
 namespace byteps {
 
-void Shard::send_error(const KeyState& key, uint16_t rank, uint32_t round, ErrorKind kind,
+void Shard::send_error(const KeyState& key, uint16_t rank, uint32_t round, FailureKind kind,
                        const std::string& text) {
   ChildLink* link = links_[rank].get();
   if (!link) return;
   ShardCounters::bump(counters_.errors);
   Header header = answer(FrameType::error, key, round, INT32_MAX);
   header.detail = static_cast<uint32_t>(kind);
-  if (kind == ErrorKind::lost) header.detail |= static_cast<uint32_t>(first_departed_) << kErrorRankShift;
+  if (kind == FailureKind::lost) header.detail |= static_cast<uint32_t>(first_departed_) << kErrorRankShift;
   link->send_text(header, text);
 }
 
 // Children are told when all have come, and not before: one that heard of it at once would push its next
 // round while this one is still open.
-void Shard::fail_round(KeyState& key, ErrorKind kind, std::string text) {
+void Shard::fail_round(KeyState& key, FailureKind kind, std::string text) {
   key.failure = RoundFailure{kind, std::move(text)};
   drop_contributions(key);
   for (uint16_t child = 0; child < children(); ++child) {
@@ -48,7 +48,7 @@ void Shard::rank_departed(uint16_t rank) {
   for (auto& [_, key] : keys_) {
     if (!key.round.open() || !key.round.missing(child_of(rank))) continue;
     // It will never be complete: whoever is there is told now, also of a failure that was to be told later.
-    if (!key.failure) fail_round(key, ErrorKind::lost, settings_.ranks[rank] + " has left the job");
+    if (!key.failure) fail_round(key, FailureKind::lost, left_text(settings_.ranks[rank]));
     tell_failure(key);
     tell_answered(key);  // without credit they could not send the rest of the tensor, and hear of its end
   }

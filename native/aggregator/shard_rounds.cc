@@ -31,9 +31,9 @@ void Shard::add_turn(KeyState& key, uint16_t child) {
                              settings_.ranks[key.ways[child].rank] +
                              " pushed is not a payload of its codec: " + error.what();
     events_.log(kError, text);
-    return fail_round(key, ErrorKind::protocol, text);
+    return fail_round(key, FailureKind::protocol, text);
   } catch (const std::bad_alloc& lack) {
-    return fail_round(key, ErrorKind::memory, lack_text(key, lack.what()));
+    return fail_round(key, FailureKind::memory, lack_text(key, lack.what()));
   }
   keep(key, others + key.rule->sum_bytes());
 }
@@ -76,10 +76,10 @@ void Shard::publish(KeyState& key, const Header& header) {
     key.rule->finish(key.terms, counts(), pool_);
     key.result_round = key.round.round();
   } catch (const WireError& error) {  // a codec of the user's failed
-    fail_round(key, ErrorKind::protocol, describe(key, header.round) + ": " + error.what());
+    fail_round(key, FailureKind::protocol, describe(key, header.round) + ": " + error.what());
     return tell_failure(key);
   } catch (const std::bad_alloc& lack) {
-    fail_round(key, ErrorKind::memory, lack_text(key, lack.what()));
+    fail_round(key, FailureKind::memory, lack_text(key, lack.what()));
     return tell_failure(key);
   }
   sample_result(key, "result", header.round);

@@ -12,7 +12,8 @@
 
 namespace byteps::compress {
 
-// The one NaN that is sent as a scale: which NaN a sum ends with, no processor promises.
+// Every scale that is NaN is sent as this one. Processors differ in the NaN that a sum gives, and a payload
+// must have the same bits on all of them.
 constexpr uint32_t kNaN = 0x7FC00000;
 
 inline void check_bytes(const char* codec, size_t bytes, size_t expected) {

@@ -7,7 +7,7 @@
 
 namespace byteps::compress {
 
-// Of params.py.
+// The kinds of error feedback, by the same names as in src/byteps/compress/params.py.
 enum class Feedback : uint8_t { none, vanilla, corrected, sparse };
 
 struct DeclaredCodec {

@@ -52,11 +52,12 @@ struct Liveness::Peer {
 
 void Liveness::Line::end(const Header&, bool) {
   peer.heard_ns = now_ns();
-  if (std::exchange(peer.listened_for, false)) peer.owner.events_.post("heard", peer.number, "");
+  if (std::exchange(peer.listened_for, false)) peer.owner.events_.heard(peer.number);
 }
 
 void Liveness::Line::on_end(Link&, Link::End end, const std::string& reason) {
-  peer.owner.gone(peer.number, end == Link::End::violation ? "protocol" : "closed", reason);
+  const bool broken = end == Link::End::violation;
+  peer.owner.gone(peer.number, broken ? FailureKind::protocol : FailureKind::lost, reason);
 }
 
 Liveness::Liveness(uint64_t job, double interval_s, double timeout_s)
@@ -79,8 +80,8 @@ void Liveness::add(std::unique_ptr<Endpoint> endpoint, int number) {
       ended_.reserve(ended_.size() + peers_.size() + 1);  // so that gone() needs no memory
       add_line(number, *shared);
     } catch (const std::exception& error) {  // no memory, or no room in the epoll: nobody would watch it
-      events_.post("closed", number, error.what());
-      gone(number, nullptr, {});
+      events_.failed(FailureKind::lost, Role::nobody, number, error.what());
+      gone(number, FailureKind::none, {});
     }
   });
 }
@@ -110,11 +111,11 @@ void Liveness::listen_for(int number) {
   });
 }
 
-void Liveness::gone(int number, const char* kind, const std::string& reason) {
+void Liveness::gone(int number, FailureKind kind, const std::string& reason) {
   const auto it = peers_.find(number);
   if (it == peers_.end()) return;
   it->second->close();
-  if (kind) events_.post(kind, number, reason);
+  if (kind != FailureKind::none) events_.failed(kind, Role::nobody, number, reason);
   ended_.push_back(std::move(it->second));
   peers_.erase(it);
 }
@@ -151,7 +152,7 @@ void Liveness::on_deadline(int64_t now) {
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& peer = *(it++)->second;
     if (is_silent(peer, now)) {
-      gone(peer.number, "silent", seconds_text(now - peer.heard_ns));
+      gone(peer.number, FailureKind::silent, seconds_text(now - peer.heard_ns));
       continue;
     }
     if (round || now >= peer.beats.last_moment_ns()) beat(peer, now);

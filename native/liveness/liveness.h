@@ -24,10 +24,10 @@ class Liveness final : public EventLoop::Owner {
   void add(std::unique_ptr<Endpoint> endpoint, int peer);
   // A polite end: the connections are closed without an event.
   void remove(int peer);
-  // The next beat of this peer is told as an event of the kind "heard".
+  // The next beat of this peer is told as an event: heard.
   void listen_for(int peer);
-  // At most one of these per peer: kind "closed", "silent" or "protocol", number the peer. The text of
-  // "silent" is for how many seconds.
+  // At most one failure per peer: lost (its connection closed), silent or protocol, number the peer. The text
+  // of silent is for how many seconds.
   EventQueue& events() { return events_; }
   void close();
 
@@ -43,7 +43,8 @@ class Liveness final : public EventLoop::Owner {
   void add_line(int number, Endpoint& endpoint);
   void beat(Peer& peer, int64_t now);
   bool is_silent(const Peer& peer, int64_t now) const;
-  void gone(int peer, const char* kind, const std::string& reason);
+  // kind none: it has been told already.
+  void gone(int peer, FailureKind kind, const std::string& reason);
 
   const uint64_t job_;
   const BeatTimes times_;

@@ -11,13 +11,13 @@
 #include <cstdint>
 
 #include "base/event_count.h"
+#include "local/reason.h"
 
 namespace byteps::board {
 
 constexpr uint32_t kMagic = 0x44524F42;  // "BORD"
 constexpr uint32_t kMaxTensors = uint32_t{1} << 20;
 constexpr uint32_t kMaxRanks = 4096;
-constexpr size_t kReasonBytes = 512;
 
 // Where a contribution or a result lies.
 struct Location {
@@ -48,8 +48,8 @@ struct alignas(64) Slot {
   std::atomic<uint32_t> closer;     // local rank + 1 of the first that gave up
   std::atomic<uint32_t> explained;  // `close_reason` may be read
   EventCount changed;
-  alignas(64) char round_reason[kReasonBytes];  // why that round failed
-  alignas(64) char close_reason[kReasonBytes];  // why the slot was closed
+  alignas(64) Reason round_reason;  // why that round failed
+  alignas(64) Reason close_reason;  // why the slot was closed
 };
 
 struct alignas(64) Bell {

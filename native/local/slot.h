@@ -14,8 +14,6 @@
 // may therefore let go of its memory when the slot is closed and as many parts are finished as were claimed.
 #pragma once
 
-#include <string_view>
-
 #include "local/board.h"
 
 namespace byteps {
@@ -96,11 +94,11 @@ class SlotView {
   }
 
   // Nothing will be claimed or completed any more. The first reason counts.
-  void close(uint32_t rank, std::string_view why) const {
+  void close(uint32_t rank, const Failure& why) const {
     uint32_t nobody = 0;
     const bool first = slot_->closer.compare_exchange_strong(nobody, rank + 1, std::memory_order_acq_rel);
     if (first) {
-      copy(why, slot_->close_reason);
+      slot_->close_reason.set(why);
       slot_->explained.store(1, std::memory_order_release);
     }
     slot_->work.fetch_or(kClosed, std::memory_order_acq_rel);
@@ -116,27 +114,25 @@ class SlotView {
   }
   // Local rank of the first that closed it, or -1.
   int closer() const { return static_cast<int>(slot_->closer.load(std::memory_order_acquire)) - 1; }
-  std::string_view close_reason() const {
-    return slot_->explained.load(std::memory_order_acquire) ? std::string_view(slot_->close_reason)
-                                                            : std::string_view();
+  // Null until the one that closed it has written why.
+  const board::Reason* close_reason() const {
+    return slot_->explained.load(std::memory_order_acquire) ? &slot_->close_reason : nullptr;
   }
 
   // The open round ends without a result for anybody, when it ends. The first reason counts. Only for whoever
   // opens the round, or has a part of it still to finish.
-  void fail(uint32_t round, std::string_view why) const {
+  void fail(uint32_t round, const Failure& why) const {
     uint32_t before = slot_->failed.load(std::memory_order_acquire);
     if (before == round + 1) return;
     if (slot_->failed.compare_exchange_strong(before, round + 1, std::memory_order_acq_rel)) {
-      copy(why, slot_->round_reason);
+      slot_->round_reason.set(why);
     }
   }
   bool failed(uint32_t round) const { return slot_->failed.load(std::memory_order_acquire) == round + 1; }
   // Of a round that is over, or that this rank may open.
-  std::string_view round_reason() const { return slot_->round_reason; }
+  const board::Reason& round_reason() const { return slot_->round_reason; }
 
  private:
-  static void copy(std::string_view text, char* to) { to[text.copy(to, board::kReasonBytes - 1)] = 0; }
-
   static constexpr uint64_t kClosed = uint64_t{1} << 31;
   static uint64_t word(uint32_t round, uint32_t state) { return uint64_t{round} << 32 | state; }
   static uint32_t round_of(uint64_t work) { return static_cast<uint32_t>(work >> 32); }

@@ -6,6 +6,7 @@
 namespace byteps {
 
 void bind_errors(nanobind::module_& m);
+void bind_failure(nanobind::module_& m);
 void bind_wire(nanobind::module_& m);
 void bind_reduce(nanobind::module_& m);
 void bind_compress(nanobind::module_& m);

@@ -29,11 +29,19 @@ void wait(Operation& op) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   const Failure failure = op.failure();
-  if (failure.kind.empty()) return;
+  if (!failure) return;
   const nb::tuple arguments =
-      nb::make_tuple(failure.kind, failure.message, failure.role, failure.rank, failure.host);
+      nb::make_tuple(failure.kind, text_to_python(failure.message), name_of(failure.role), failure.rank,
+                     text_to_python(failure.host));
   PyErr_SetObject(op_error_type, arguments.ptr());
   throw nb::python_error();
+}
+
+Role role_of(const std::string& name) {
+  for (const Role role : {Role::worker, Role::server, Role::scheduler}) {
+    if (name == name_of(role)) return role;
+  }
+  return Role::nobody;
 }
 
 std::byte* pointer(uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
@@ -159,9 +167,8 @@ void bind_worker(nb::module_& m) {
           nb::arg("tensor"), nb::arg("address"), nb::arg("root"), nb::arg("priority"))
       .def(
           "fail",
-          [](Client& c, std::string kind, std::string message, std::string role, int rank, std::string host) {
-            c.fail({std::move(kind), std::move(message), std::move(role), rank, std::move(host)});
-          },
+          [](Client& c, FailureKind kind, std::string message, const std::string& role, int rank,
+             std::string host) { c.fail({kind, std::move(message), role_of(role), rank, std::move(host)}); },
           nb::arg("kind"), nb::arg("message"), nb::arg("role"), nb::arg("rank"), nb::arg("host"))
       .def("fail_tensor", &Client::fail_tensor, nb::arg("tensor_id"), nb::arg("message"),
            nb::arg("lack") = false)
@@ -172,7 +179,7 @@ void bind_worker(nb::module_& m) {
       .def("counters", &Client::counters)
       .def("speed_bytes_per_s", &Client::speed_bytes_per_s)
       .def("close", [](Client& c) {
-        c.fail({"closed", "the job has been shut down", "", -1, ""});  // from here on nothing new is taken
+        c.fail({FailureKind::closed, "the job has been shut down"});  // from here on nothing new is taken
         nb::gil_scoped_release release;
         c.close();
       });

@@ -7,6 +7,7 @@ NB_MODULE(_core, m) {
   // screen.
   nanobind::set_leak_warnings(false);
   byteps::bind_errors(m);
+  byteps::bind_failure(m);
   byteps::bind_wire(m);
   byteps::bind_reduce(m);
   byteps::bind_compress(m);

@@ -104,7 +104,7 @@ inline void endings_let_go_of_memory(JobOptions options, uint64_t seed, int repe
         job.server->depart(1);
         break;
       case 1:
-        job.clients[0]->fail({"lost", "somebody died", "worker", 1, "here"});
+        job.clients[0]->fail({FailureKind::lost, "somebody died", Role::worker, 1, "here"});
         break;
       case 2:
         job.clients[0]->fail_tensor(1, "declared otherwise elsewhere");
@@ -114,7 +114,7 @@ inline void endings_let_go_of_memory(JobOptions options, uint64_t seed, int repe
         break;
       case 4:
         job.server->close();
-        job.clients[0]->fail({"lost", "server died", "server", 0, "here"});
+        job.clients[0]->fail({FailureKind::lost, "server died", Role::server, 0, "here"});
         break;
     }
     for (size_t k = 0; k < ops.size(); ++k) {
@@ -125,7 +125,8 @@ inline void endings_let_go_of_memory(JobOptions options, uint64_t seed, int repe
     if (op1) CHECK(op1->wait_for(kPatienceNs));
     other = {};
     for (const Event& event : job.server->events().drain()) {
-      if (event.kind == "violation") CHECK_EQ(event.text, std::string());  // memory that is gone is no crime
+      if (event.kind == FailureKind::protocol)
+        CHECK_EQ(event.text, std::string());  // memory that is gone is no crime
     }
   }
 }

@@ -99,7 +99,7 @@ void endings_let_go_of_memory(uint64_t seed) {
     const auto op1 = machine.clients[1]->push_pull(t1, other, other, 0, true);
     std::thread waiter([&] { op1->wait_for(kPatienceNs); });
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-    if (way == 0) machine.clients[0]->fail({"lost", "somebody died", "worker", 1, "here"});
+    if (way == 0) machine.clients[0]->fail({FailureKind::lost, "somebody died", Role::worker, 1, "here"});
     if (way == 1) machine.clients[0]->fail_tensor(1, "declared otherwise elsewhere");
     if (way == 2) machine.clients[0]->close();
     if (way == 3) machine.clients[1]->close();

@@ -44,7 +44,7 @@ struct Server {
       pollfd waiting{aggregator->events().fileno(), POLLIN, 0};
       if (::poll(&waiting, 1, 10'000) <= 0) break;
       for (Event& event : aggregator->events().drain()) {
-        if (event.kind == "violation") return event.text;
+        if (event.kind == FailureKind::protocol) return event.text;
       }
     }
     return "none";

@@ -59,10 +59,10 @@ struct Server {
     pollfd waiting{aggregator->events().fileno(), POLLIN, 0};
     while (::poll(&waiting, 1, 10'000) > 0) {
       for (Event& e : aggregator->events().drain()) {
-        if (e.kind != "log") return e;
+        if (e.kind != FailureKind::none) return e;
       }
     }
-    return {"none", -1, ""};
+    return {};
   }
   static constexpr uint64_t kBytes = 65536;
   std::unique_ptr<Aggregator> aggregator;
@@ -226,7 +226,7 @@ TEST(a_worker_that_offers_what_is_not_there_loses_its_connection_and_is_named) {
     bad.push_offer(1, 0, each.offer);
     CHECK(!bad.receive() && bad.ended());
     const Event event = server.event();
-    CHECK_EQ(event.kind, std::string("violation"));
+    CHECK_EQ(event.kind, FailureKind::protocol);
     CHECK_EQ(event.number, 1);
     for (const char* part : {"PUSH: cannot read 65536 bytes of t1", "round 0", "worker 1", each.words}) {
       if (event.text.find(part) == std::string::npos) CHECK_EQ(event.text, std::string(part));
@@ -249,7 +249,7 @@ TEST(a_worker_that_has_died_is_lost_and_not_guilty) {
   server.peers[1] = server.connect(1, child);
   server.peers[1]->push_offer(1, 0, lease.offer(bytes_of(one)));
   const Event event = server.event();
-  CHECK_EQ(event.kind, std::string("lost"));
+  CHECK_EQ(event.kind, FailureKind::lost);
   CHECK(event.text.find("No such process") != std::string::npos);
 }
 
@@ -260,7 +260,7 @@ TEST(by_address_must_be_agreed) {
   server.peers[1] = server.connect(1, 0);
   server.peers[1]->push_offer(1, 0, lease.offer(bytes_of(one)));
   const Event event = server.event();
-  CHECK_EQ(event.kind, std::string("violation"));
+  CHECK_EQ(event.kind, FailureKind::protocol);
   CHECK(event.text.find("not agreed") != std::string::npos);
 }
 

@@ -77,7 +77,7 @@ void expect_refused(RawPeer& peer, const char* what) {
   const auto frame = peer.receive();
   CHECK(frame && frame->header.type == FrameType::error);
   if (!frame || frame->header.type != FrameType::error) return;
-  CHECK_EQ(frame->header.detail & 0xFF, static_cast<uint32_t>(ErrorKind::protocol));
+  CHECK_EQ(frame->header.detail & 0xFF, static_cast<uint32_t>(FailureKind::protocol));
   const std::string text = text_of(*frame);
   CHECK(contains(text, "t1 ") && contains(text, "worker 1") && contains(text, what));
 }

@@ -108,7 +108,7 @@ TEST(a_disagreement_on_one_machine_is_heard_on_all_and_the_next_round_works) {
     std::vector<float> data(1000, 1.0f);
     auto wrong = job.clients[rank]->push_pull(tensor, bytes(data), bytes(data), 0, rank == 1);
     CHECK(wrong->wait_for(kPatienceNs));
-    CHECK_EQ(wrong->failure().kind, std::string("conflict"));
+    CHECK_EQ(wrong->failure().kind, FailureKind::conflict);
     CHECK(wrong->failure().message.find("push_pull with average") != std::string::npos);
     std::fill(data.begin(), data.end(), 1.0f);
     auto right = job.clients[rank]->push_pull(tensor, bytes(data), bytes(data), 0, false);
@@ -124,8 +124,8 @@ TEST(a_lost_member_ends_what_is_under_way) {
   std::vector<float> a(1'000'000), b(1'000'000);
   auto first = job.clients[0]->push_pull(t0, bytes(a), bytes(a), 0, false);
   auto second = job.clients[1]->push_pull(t1, bytes(b), bytes(b), 0, false);
-  job.clients[0]->fail({"lost", "worker 2 was lost", "worker", 2, "here"});
-  job.clients[1]->fail({"lost", "worker 2 was lost", "worker", 2, "here"});
+  job.clients[0]->fail({FailureKind::lost, "worker 2 was lost", Role::worker, 2, "here"});
+  job.clients[1]->fail({FailureKind::lost, "worker 2 was lost", Role::worker, 2, "here"});
   for (auto& op : {first, second}) {
     CHECK(op->wait_for(kPatienceNs));
     CHECK_EQ(op->failure().rank, 2);

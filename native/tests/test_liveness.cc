@@ -55,7 +55,7 @@ TEST(the_next_beat_is_told_to_whoever_asks) {
     one.listen_for(3);
     const auto events = wait_events(one, 10'000);
     CHECK_EQ(events.size(), 1u);
-    if (!events.empty()) CHECK(events[0].kind == "heard" && events[0].number == 3);
+    if (!events.empty()) CHECK(events[0].what == Event::What::heard && events[0].number == 3);
   }
 }
 
@@ -68,7 +68,7 @@ TEST(silence_is_told_once_with_its_length) {
   const auto events = wait_events(one, 10'000);
   CHECK_EQ(events.size(), 1u);
   if (events.empty()) return;
-  CHECK_EQ(events[0].kind, "silent");
+  CHECK_EQ(events[0].kind, FailureKind::silent);
   CHECK_EQ(events[0].number, 5);
   CHECK(std::stod(events[0].text) >= kTimeout);
   CHECK_EQ(wait_events(one, 300).size(), 0u);
@@ -83,7 +83,7 @@ TEST(the_end_of_one_line_is_the_end_of_the_peer) {
   b.reset();
   const auto events = wait_events(one, 10'000);
   CHECK_EQ(events.size(), 1u);
-  if (!events.empty()) CHECK_EQ(events[0].kind, "closed");
+  if (!events.empty()) CHECK_EQ(events[0].kind, FailureKind::lost);
   std::byte buffer[256];
   while (::read(d.get(), buffer, sizeof buffer) > 0) {
   }  // until it is closed, too
@@ -116,5 +116,5 @@ TEST(the_pause_of_the_judge_is_nobodys_silence) {
   for (int i = 0; i < 2 * kPeers; ++i) judge.add(tcp_endpoint(std::move(near[i])), i / 2);
   int status = 0;
   ::waitpid(child, &status, 0);
-  for (const Event& event : judge.events().drain()) CHECK_EQ(event.kind, "closed");  // when it ended
+  for (const Event& event : judge.events().drain()) CHECK_EQ(event.kind, FailureKind::lost);  // when it ended
 }

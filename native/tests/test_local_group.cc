@@ -159,12 +159,12 @@ TEST(different_operations_are_a_conflict_and_the_next_round_works) {
     auto* bytes = reinterpret_cast<std::byte*>(data.data());
     auto wrong = machine.clients[rank]->push_pull(tensor, bytes, bytes, 0, rank == 1);
     CHECK(arrives(*wrong));
-    CHECK_EQ(wrong->failure().kind, std::string("conflict"));
+    CHECK_EQ(wrong->failure().kind, FailureKind::conflict);
     CHECK(wrong->failure().message.find("worker 1 (host here) a push_pull with average") !=
           std::string::npos);
     auto right = machine.clients[rank]->push_pull(tensor, bytes, bytes, 0, false);
     CHECK(arrives(*right));
-    CHECK_EQ(right->failure().kind, std::string());
+    CHECK(!right->failure());
     CHECK_EQ(data[0], 2.0f);
   });
 }
@@ -177,7 +177,7 @@ TEST(who_is_missing_is_said_and_then_given_up) {
   auto op = machine.clients[0]->push_pull(t0, bytes, bytes, 0, false);
   auto other = machine.clients[1]->push_pull(t1, bytes, bytes, 0, false);
   CHECK(arrives(*op));
-  CHECK_EQ(op->failure().kind, std::string("timeout"));
+  CHECK_EQ(op->failure().kind, FailureKind::timeout);
   CHECK(op->failure().message.find("waiting for worker 2 (host here)") != std::string::npos);
   bool told = false;
   for (const auto& event : machine.clients[0]->events().drain()) {
@@ -185,7 +185,7 @@ TEST(who_is_missing_is_said_and_then_given_up) {
   }
   CHECK(told);
   CHECK(arrives(*other));  // the slot is closed: nobody waits in vain
-  CHECK_EQ(other->failure().kind, std::string("timeout"));
+  CHECK_EQ(other->failure().kind, FailureKind::timeout);
 }
 
 TEST(a_departed_rank_is_not_waited_for) {
@@ -196,7 +196,7 @@ TEST(a_departed_rank_is_not_waited_for) {
   auto before = machine.clients[0]->push_pull(tensor, bytes, bytes, 0, false);
   machine.clients[0]->depart(1);
   CHECK(arrives(*before));
-  CHECK_EQ(before->failure().kind, std::string("lost"));
+  CHECK_EQ(before->failure().kind, FailureKind::lost);
   CHECK_EQ(before->failure().rank, 1);
   const auto another = machine.declare(0, 1, DType::f32, 4000);
   auto after = machine.clients[0]->push_pull(another, bytes, bytes, 0, false);
@@ -210,12 +210,12 @@ TEST(a_rank_that_fails_takes_the_others_with_it) {
   const auto t0 = machine.declare(0, 0, DType::f32, 4000), t1 = machine.declare(1, 0, DType::f32, 4000);
   auto op = machine.clients[0]->push_pull(t0, reinterpret_cast<std::byte*>(a.data()),
                                           reinterpret_cast<std::byte*>(a.data()), 0, false);
-  machine.clients[0]->fail({"lost", "worker 5 was lost", "worker", 5, "there"});
+  machine.clients[0]->fail({FailureKind::lost, "worker 5 was lost", Role::worker, 5, "there"});
   CHECK(arrives(*op));
   auto other = machine.clients[1]->push_pull(t1, reinterpret_cast<std::byte*>(b.data()),
                                              reinterpret_cast<std::byte*>(b.data()), 0, false);
   CHECK(arrives(*other));
-  CHECK_EQ(other->failure().kind, std::string("lost"));
+  CHECK_EQ(other->failure().kind, FailureKind::lost);
   CHECK_EQ(other->failure().rank, 5);
 }
 
@@ -232,11 +232,11 @@ TEST(memory_that_a_dead_rank_was_writing_to_is_never_done) {
   CHECK(t1->slot.arrive(1));
   CHECK(t1->slot.open(0));
   CHECK_EQ(t1->slot.claim(0, 31), 0);
-  machine.clients[0]->fail({"lost", "worker 1 was lost", "worker", 1, "here"});
+  machine.clients[0]->fail({FailureKind::lost, "worker 1 was lost", Role::worker, 1, "here"});
   CHECK(!arrives(*op));
   CHECK(op->given_up);
   CHECK(!op->done());
-  CHECK_EQ(op->failure().kind, std::string("lost"));
+  CHECK_EQ(op->failure().kind, FailureKind::lost);
   machine.clients[0]->close();
   CHECK(!op->done());
 }

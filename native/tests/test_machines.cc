@@ -139,7 +139,7 @@ TEST(two_ranks_of_a_machine_cannot_push_the_same_piece) {
   CHECK_EQ(::poll(&posted, 1, 10'000), 1);
   bool told = false;
   for (const Event& event : server.events().drain()) {
-    if (event.kind != "violation") continue;
+    if (event.kind != FailureKind::protocol) continue;
     told = true;
     CHECK_EQ(event.number, 1);
     CHECK(event.text.find("worker 0 has pushed it for the same machine") != std::string::npos);
@@ -159,7 +159,7 @@ TEST(two_ranks_of_a_machine_cannot_push_the_same_piece) {
   const auto frame = peers[3]->receive();
   CHECK(frame && frame->header.type == FrameType::error);
   if (!frame) return;
-  CHECK_EQ(frame->header.detail, static_cast<uint32_t>(ErrorKind::lost) | 1u << kErrorRankShift);
+  CHECK_EQ(frame->header.detail, static_cast<uint32_t>(FailureKind::lost) | 1u << kErrorRankShift);
   const std::string text(reinterpret_cast<const char*>(frame->payload.data()), frame->payload.size());
   CHECK_EQ(text, std::string("worker 1 has left the job"));
 }

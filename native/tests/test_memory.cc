@@ -53,7 +53,7 @@ void expect_lack(RawPeer& peer, uint32_t round) {
   const auto frame = peer.receive();
   CHECK(frame && frame->header.type == FrameType::error);
   if (!frame) return;
-  CHECK_EQ(frame->header.detail, static_cast<uint32_t>(ErrorKind::memory));
+  CHECK_EQ(frame->header.detail, static_cast<uint32_t>(FailureKind::memory));
   CHECK_EQ(frame->header.round, round);
   const std::string text(reinterpret_cast<const char*>(frame->payload.data()), frame->payload.size());
   CHECK(contains(text, "t1 (key 1)") && contains(text, "no memory for") && contains(text, "a test's memory"));
@@ -205,7 +205,7 @@ TEST(who_does_not_read_its_answers_is_cut_off) {
   for (; round < 2000 && why.empty(); ++round) {  // far more than may wait for one worker
     server[0].push(1, round, ones);
     for (const Event& event : server.aggregator->events().drain()) {
-      if (event.kind == "violation") why = event.text;
+      if (event.kind == FailureKind::protocol) why = event.text;
     }
   }
   CHECK(contains(why, "does not read its answers"));

@@ -14,6 +14,8 @@ namespace {
 
 constexpr auto kNoBells = [](uint32_t) {};
 
+byteps::Failure lost(const char* why) { return {byteps::FailureKind::lost, why}; }
+
 struct Board {
   explicit Board(uint32_t ranks)
       : memory(board::slots_offset(ranks) + 4 * board::slot_stride(ranks) + 64), ranks(ranks) {
@@ -74,7 +76,7 @@ TEST(closing_stops_claims_and_waits_for_those_under_way) {
   slot.arrive(1);
   slot.open(0);
   slot.claim(0, 3);
-  slot.close(1, "gave up");
+  slot.close(1, lost("gave up"));
   CHECK(slot.closed());
   CHECK_EQ(slot.closer(), 1);
   CHECK_EQ(slot.claim(0, 3), -1);
@@ -82,15 +84,15 @@ TEST(closing_stops_claims_and_waits_for_those_under_way) {
   slot.finish(3);
   CHECK(slot.drained());
   CHECK(!slot.complete(0, kNoBells));
-  slot.close(0, "me, too");
-  CHECK(slot.close_reason() == "gave up");
+  slot.close(0, lost("me, too"));
+  CHECK(slot.close_reason()->message() == "gave up");
 }
 
 TEST(a_closed_slot_never_opens) {
   Board b(2);
   const SlotView slot = b.slot();
   slot.arrive(0);
-  slot.close(0, "gave up");
+  slot.close(0, lost("gave up"));
   CHECK(slot.drained());
   CHECK(slot.arrive(1));
   CHECK(!slot.open(0));
@@ -102,19 +104,19 @@ TEST(a_round_can_fail_and_the_next_one_does_not) {
   for (uint32_t round = 0; round < 2; ++round) {
     slot.arrive(0);
     slot.arrive(1);
-    if (round == 0) slot.fail(0, "first");
-    if (round == 0) slot.fail(0, "second");
+    if (round == 0) slot.fail(0, lost("first"));
+    if (round == 0) slot.fail(0, lost("second"));
     CHECK_EQ(slot.failed(round), round == 0);
     CHECK(slot.complete(round, kNoBells));
   }
-  CHECK(slot.round_reason() == "first");
+  CHECK(slot.round_reason().message() == "first");
 }
 
 TEST(slots_are_apart) {
   Board b(2);
-  b.slot(0).close(0, "this one");
+  b.slot(0).close(0, lost("this one"));
   CHECK(!b.slot(1).closed());
-  CHECK(b.slot(1).close_reason().empty());
+  CHECK(!b.slot(1).close_reason());
 }
 
 TEST(bells_are_rung_for_those_who_asked) {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/buffer.h"
+#include "base/failure.h"
 #include "wire/header.h"
 
 namespace byteps {
@@ -46,18 +47,18 @@ class Link {
     violation,    // the peer broke the protocol
     exhausted,  // this process has no memory to go on with it; there may be none for a reason in words either
   };
-  static const char* name_of(End end) {
+  static FailureKind failure_of(End end) {
     switch (end) {
       case End::closed:
-        return "lost";
+        return FailureKind::lost;
       case End::unreachable:
-        return "unreachable";
+        return FailureKind::unreachable;
       case End::violation:
-        return "violation";
+        return FailureKind::protocol;
       case End::exhausted:
-        return "exhausted";
+        return FailureKind::memory;
     }
-    return "lost";
+    return FailureKind::lost;
   }
   // Called at most once, from the loop's thread, when the link ends by itself. The link is then dead.
   class Watcher {

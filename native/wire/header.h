@@ -10,6 +10,8 @@
 #include <span>
 #include <string>
 
+#include "base/failure.h"
+
 namespace byteps {
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian and so is every host");
@@ -51,9 +53,16 @@ enum Flag : uint16_t {
   kAllFlags = (1 << 5) - 1,  // the others are reserved and must be zero
 };
 
-// `detail` of an ERROR frame: the kind in the low byte; above it, for `lost`, the rank of the worker.
-enum class ErrorKind : uint32_t { lost = 1, conflict = 2, protocol = 3, memory = 4 };
+// `detail` of an ERROR frame: a FailureKind in the low byte; above it, for `lost`, the rank of the worker.
+// These four travel, and their numbers never change.
 constexpr uint32_t kErrorRankShift = 8;
+static_assert(static_cast<int>(FailureKind::lost) == 1 && static_cast<int>(FailureKind::conflict) == 2);
+static_assert(static_cast<int>(FailureKind::protocol) == 3 && static_cast<int>(FailureKind::memory) == 4);
+// A number that is none of them is a protocol error itself.
+constexpr FailureKind kind_in(uint32_t detail) {
+  const uint32_t kind = detail & ((1u << kErrorRankShift) - 1);
+  return kind >= 1 && kind <= 4 ? static_cast<FailureKind>(kind) : FailureKind::protocol;
+}
 
 struct Header {
   uint32_t magic = kMagic;
@@ -73,8 +82,8 @@ struct Header {
   uint32_t payload_crc = 0;  // CRC32C of the payload if kFlagChecksum, else zero
   uint64_t received = 0;     // server: bytes of contributions on this connection that are done with; returns
                              // credit. PUSH with a codec: CodecTerms. PUSH otherwise: zero
-  uint32_t detail = 0;       // PUSH with kFlagBroadcast: the root child; ERROR: ErrorKind and rank; PUSH and
-                             // RESULT with a codec and by address: bytes of the payload; else zero
+  uint32_t detail = 0;       // PUSH with kFlagBroadcast: the root child; ERROR: FailureKind and rank; PUSH
+                             // and RESULT with a codec and by address: bytes of the payload; else zero
   uint32_t header_crc = 0;   // CRC32C of the 60 bytes before it
 };
 

@@ -52,7 +52,7 @@ void Client::join(std::shared_ptr<LocalGroup> group) {
 
 void Client::start() {
   started_ = true;
-  if (group_) group_->attach(*this);
+  if (group_) group_->attach(events_, settings_.worker_hosts);
   if (connected_ == 0) return;  // a machine on its own needs no thread for the network
   if (!settings_.own_threads) return;
   codecs_.start();
@@ -69,11 +69,11 @@ void Client::pass(int64_t now) {
   for (auto& thread : threads_) thread->pass(now);
 }
 
-Failure Client::lack(const std::string& tensor, const char* why) const {
-  return {"memory",
-          tensor + ": worker " + std::to_string(settings_.rank) + ": " + why +
-              "; give this process more memory, or make the model smaller",
-          "", -1, ""};
+Failure Client::lack(const std::string& tensor, const char* why) const noexcept {
+  return worded({FailureKind::memory}, [&](Failure& failure) {
+    failure.message = tensor + ": " + member_text(Role::worker, settings_.rank, "") + ": " + why +
+                      "; give this process more memory, or make the model smaller";
+  });
 }
 
 // What a tensor needs from the beginning.
@@ -171,7 +171,7 @@ uint32_t Client::children() const {
 }
 
 std::shared_ptr<Operation> Client::submit(std::shared_ptr<Operation> op) {
-  if (op->tensor->group) op->driver = group_;
+  if (op->tensor->group) op->group = group_;
   op->tensor->submit(op);
   return op;
 }
@@ -180,36 +180,30 @@ void Client::post(Route& route, const std::shared_ptr<Operation>& op) {
   route.link->thread().submit(route, op);
 }
 
-// ---- failure
-// -----------------------------------------------------------------------------------------------
+// ---- failure ----
 
-Failure Client::failure() const {
+Failure Client::failure() const noexcept {
   if (!failed_.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(mutex_);
-  return failure_;
+  return copy_of(failure_);
 }
 
 Failure Client::failure_of(uint32_t detail, std::string message) const {
-  const uint32_t rank = detail >> kErrorRankShift;
-  switch (static_cast<ErrorKind>(detail & 0xFF)) {
-    case ErrorKind::lost:
-      return {"lost", std::move(message), "worker", static_cast<int>(rank),
-              rank < settings_.worker_hosts.size() ? settings_.worker_hosts[rank] : ""};
-    case ErrorKind::conflict:
-      return {"conflict", std::move(message), "", -1, ""};
-    case ErrorKind::memory:
-      return {"memory", std::move(message), "", -1, ""};
-    case ErrorKind::protocol:
-      break;
+  Failure failure{kind_in(detail), std::move(message)};
+  if (failure.kind == FailureKind::lost) {
+    const uint32_t rank = detail >> kErrorRankShift;
+    failure.role = Role::worker;
+    failure.rank = static_cast<int>(rank);
+    if (rank < settings_.worker_hosts.size()) failure.host = settings_.worker_hosts[rank];
   }
-  return {"protocol", std::move(message), "", -1, ""};
+  return failure;
 }
 
 void Client::fail(Failure failure) {
   std::vector<std::shared_ptr<Tensor>> tensors;
   {
     std::lock_guard lock(mutex_);
-    if (!failure_.kind.empty()) return;
+    if (failure_) return;
     failure_ = failure;
     failed_.store(true, std::memory_order_release);
     for (auto& [_, tensor] : tensors_) tensors.push_back(tensor);
@@ -232,7 +226,7 @@ void Client::fail_tensor(uint32_t id, const std::string& message, bool lack) {
     if (it == tensors_.end()) return;
     tensor = it->second;
   }
-  const Failure failure{lack ? "memory" : "conflict", message, "", -1, ""};
+  const Failure failure{lack ? FailureKind::memory : FailureKind::conflict, message};
   if (auto op = tensor->poison(failure)) {
     op->fail(failure);
     abandon(op);
@@ -268,7 +262,7 @@ void Client::abandon(const std::shared_ptr<Operation>& op) {
 
 void Client::close() {
   if (threads_.empty()) return;
-  fail({"closed", "the job has been shut down", "", -1, ""});
+  fail({FailureKind::closed, "the job has been shut down"});
   for (auto& thread : threads_) thread->stop();
   codecs_.stop();
   // A thread that ended late may have handed work to one that had ended before it.
@@ -283,8 +277,7 @@ void Client::give_up(Operation& op, const Failure& failure) {
   if (const auto running = op.tensor->poison(failure)) abandon(running);
 }
 
-// ---- waiting too long
-// --------------------------------------------------------------------------------------
+// ---- waiting too long ----
 
 void Client::stalled(Operation& op, const std::string& missing) {
   op.note_missing(missing);
@@ -296,11 +289,10 @@ void Client::check_age(Operation& op, int64_t now, std::string missing, const st
   const int64_t age = now - op.started_ns;
   if (const std::string told = op.missing(); !told.empty()) missing = told;
   if (settings_.op_timeout_s > 0 && age > seconds_to_ns(settings_.op_timeout_s) && !op.failing()) {
-    const Failure failure{"timeout",
+    const Failure failure{FailureKind::timeout,
                           describe(op) + ": no result after " + std::to_string(age / kNanosecondsPerSecond) +
                               " s, waiting for " + missing +
-                              ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S",
-                          "", -1, ""};
+                              ". If that is normal for this job, raise BYTEPS_OP_TIMEOUT_S"};
     return give_up(op, failure);
   }
   // A server says after the same time who is missing; without a word from it, it is the server we wait for.
@@ -310,8 +302,7 @@ void Client::check_age(Operation& op, int64_t now, std::string missing, const st
   }
 }
 
-// ---- observation
-// -------------------------------------------------------------------------------------------
+// ---- observation ----
 
 void Client::count_push(uint64_t bytes, uint64_t wire_bytes) {
   pushed_bytes_.fetch_add(bytes, std::memory_order_relaxed);

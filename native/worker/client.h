@@ -90,11 +90,11 @@ class Client {
   uint32_t child_of(uint32_t rank) const;
   uint16_t child() const { return static_cast<uint16_t>(child_of(settings_.rank)); }
   uint32_t children() const;
-  Failure failure() const;
+  Failure failure() const noexcept;
   // What the `detail` of an ERROR frame and its text mean to the caller.
   Failure failure_of(uint32_t detail, std::string message) const;
-  // This process has no memory to go on with a tensor.
-  Failure lack(const std::string& tensor, const char* why) const;
+  // This process has no memory to go on with a tensor, and perhaps none to say so in words.
+  Failure lack(const std::string& tensor, const char* why) const noexcept;
   // This operation under way and all later ones on its tensor fail: the other ranks may go on with the round
   // that it does not see the end of.
   void give_up(Operation& op, const Failure& failure);

@@ -144,12 +144,9 @@ void IoThread::drop(Route& route) noexcept {
 // There is no memory to go on with it. Here it is let go of at once, by the other threads when they hear of
 // it.
 void IoThread::fail(const std::shared_ptr<Operation>& op, const char* why) noexcept {
-  Failure failure{"memory", {}, {}, -1, {}};
   try {
-    failure = client_.lack(op->tensor->name, why);
-    client_.give_up(*op, failure);
+    client_.give_up(*op, client_.lack(op->tensor->name, why));
   } catch (const std::bad_alloc&) {
-    op->fail(std::move(failure));
     on_exception("no memory to end an operation on all threads");
   }
   for (size_t i = active_.size(); i-- > 0;) {
@@ -157,7 +154,9 @@ void IoThread::fail(const std::shared_ptr<Operation>& op, const char* why) noexc
   }
 }
 
-void IoThread::on_exception(const char* what) noexcept { client_.events().post("exhausted", -1, what); }
+void IoThread::on_exception(const char* what) noexcept {
+  client_.events().failed(FailureKind::memory, Role::nobody, -1, what);
+}
 
 // A thread of the pool may be reading or writing the operation's memory: then it is let go of later.
 void IoThread::release(Route& route) {
@@ -173,8 +172,8 @@ void IoThread::release(Route& route) {
 
 void IoThread::route_done(const std::shared_ptr<Operation>& op) {
   if (!op->release_route()) return;
-  if (op->driver) {  // it ends when all ranks of this machine are done
-    if (op->failing()) op->tensor->group->give_up(*op);
+  if (op->group) {  // it ends when all ranks of this machine are done
+    if (op->failing()) op->group->give_up(*op);
     return;
   }
   client_.count_operation(*op);
@@ -212,7 +211,7 @@ void IoThread::watch_links(int64_t now) {
 }
 
 void IoThread::link_ended(ServerLink& link, Link::End end, const std::string& reason) {
-  client_.events().post(Link::name_of(end), link.server(), reason);
+  client_.events().failed(Link::failure_of(end), Role::server, link.server(), reason);
 }
 
 void IoThread::trace_frame(const char* direction, const ServerLink& link, const Header& header) {

@@ -1,51 +1,20 @@
 #include "worker/operation.h"
 
 #include "base/clock.h"
-#include "base/futex.h"
+#include "worker/client.h"
 
 namespace byteps {
 
-// Futexes rather than condition variables: an operation is made for every gradient of every step, and most
-// are done before anybody waits. Then completing costs one atomic instruction.
-
 Operation::Operation(std::shared_ptr<Tensor> tensor, const std::byte* src, std::byte* dst, int32_t priority,
                      uint16_t flags, uint32_t root)
-    : tensor(std::move(tensor)),
-      src(src),
-      dst(dst),
-      priority(priority),
-      flags(flags),
-      root(root),
+    : GroupOperation(*tensor, src, dst, priority, flags, root),
+      tensor(std::move(tensor)),
       started_ns(now_ns()) {}
 
-bool Operation::wait_finished(int64_t timeout_ns) {
-  const int64_t deadline = now_ns() + timeout_ns;
-  for (;;) {
-    uint32_t seen = state_.load(std::memory_order_acquire);
-    if (seen & kDone) return true;
-    const int64_t left = deadline - now_ns();
-    if (left <= 0) return false;
-    if (!(seen & kWaited)) {
-      if (!state_.compare_exchange_weak(seen, seen | kWaited, std::memory_order_acq_rel)) continue;
-    }
-    futex_wait(state_, kWaited, left);
-  }
-}
+bool Operation::done() { return finished() || (group && group->poll(*this)); }
 
-void Operation::finish() {
-  if (state_.fetch_or(kDone, std::memory_order_acq_rel) & kWaited) futex_wake_all(state_);
-}
-
-Failure Operation::failure() const {
-  std::lock_guard lock(mutex_);
-  return failure_;
-}
-
-void Operation::fail(Failure failure) {
-  std::lock_guard lock(mutex_);
-  if (!failure_.kind.empty()) return;
-  failure_ = std::move(failure);
-  failed_ns_.store(now_ns(), std::memory_order_release);
+bool Operation::wait_for(int64_t timeout_ns) {
+  return group ? group->wait(*this, timeout_ns) : wait_finished(timeout_ns);
 }
 
 void Operation::note_missing(const std::string& who) {
@@ -56,6 +25,17 @@ void Operation::note_missing(const std::string& who) {
 std::string Operation::missing() const {
   std::lock_guard lock(mutex_);
   return missing_;
+}
+
+std::shared_ptr<GroupOperation> Operation::whose_turn() { return tensor->front(); }
+void Operation::end_turn() { tensor->finished(*this); }
+void Operation::send_pieces() { tensor->post_routes(shared_from_this()); }
+void Operation::recall_pieces() { tensor->client.release_routes(*this); }
+void Operation::lack_memory(const char* why) noexcept { tensor->lack_memory(shared_from_this(), why); }
+void Operation::check_age(const std::string& missing) { tensor->client.check_age(*this, now_ns(), missing); }
+void Operation::count() { tensor->client.count_local(*this); }
+void Operation::show(const char* stage, const std::byte* data) {
+  tensor->client.sample(*tensor, stage, round, 0, data, tensor->cut.tensor_bytes, tensor->dtype);
 }
 
 }  // namespace byteps

@@ -400,7 +400,7 @@ void ServerLink::end(const Header& header, bool landed) {
       return;
     case FrameType::error: {
       const Client& client = thread_.client();
-      const bool memory = (header.detail & 0xFF) == static_cast<uint32_t>(ErrorKind::memory);
+      const bool memory = (header.detail & 0xFF) == static_cast<uint32_t>(FailureKind::memory);
       const std::string who =
           memory ? client.settings().servers[server_] + ": " : "";  // the server's, not a rank's
       Failure failure = client.failure_of(header.detail, route->tensor->name + ": " + who + text());

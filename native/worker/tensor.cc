@@ -20,20 +20,16 @@ void Tensor::submit(std::shared_ptr<Operation> op) {
 }
 
 void Tensor::start(const std::shared_ptr<Operation>& op) {
-  try {
-    Failure failure = client_.failure();
-    if (failure.kind.empty()) {
-      std::lock_guard lock(mutex_);
-      failure = poison_;
-      if (failure.kind.empty()) {
-        op->round = next_round_++;
-        if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
-      }
+  Failure failure = client.failure();
+  if (!failure) {
+    std::lock_guard lock(mutex_);
+    failure = copy_of(poison_);
+    if (!failure) {
+      op->round = next_round_++;
+      if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
     }
-    if (!failure.kind.empty()) op->fail(std::move(failure));
-  } catch (const std::bad_alloc&) {  // not even for the words of an earlier failure
-    op->fail({"memory", {}, {}, -1, {}});
   }
+  if (failure) op->fail(std::move(failure));
   if ((routes.empty() && !group) || op->failing()) {
     op->finish();
     finished(*op);
@@ -43,13 +39,11 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
   post_routes(op);
 }
 
-// Never fails itself: without memory for the words the operation fails without them, and where others cannot
-// be told, they see that it is failing when they come to it.
+// Never fails itself: where others cannot be told, they see that it is failing when they come to it.
 void Tensor::lack_memory(const std::shared_ptr<Operation>& op, const char* why) noexcept {
   try {
-    client_.give_up(*op, client_.lack(name, why));
-  } catch (const std::bad_alloc&) {
-    op->fail({"memory", {}, {}, -1, {}});
+    client.give_up(*op, client.lack(name, why));
+  } catch (const std::bad_alloc&) {  // give_up() begins with the operation itself
   }
 }
 
@@ -69,7 +63,7 @@ void Tensor::post_routes(const std::shared_ptr<Operation>& op) {
   op->expect_routes(static_cast<uint32_t>(routes.size()));
   for (size_t i = 0; i < routes.size(); ++i) {
     try {
-      client_.post(*routes[i], op);
+      client.post(*routes[i], op);
     } catch (const std::bad_alloc& lack) {  // those that are posted come back, the others never go
       lack_memory(op, lack.what());
       bool last = false;
@@ -92,23 +86,15 @@ void Tensor::finished(Operation& op) {
   if (next) start(next);
 }
 
-std::shared_ptr<Operation> Tensor::poison(Failure failure) {
+std::shared_ptr<Operation> Tensor::poison(const Failure& failure) noexcept {
   std::lock_guard lock(mutex_);
-  if (poison_.kind.empty()) poison_ = std::move(failure);
+  if (!poison_) poison_ = copy_of(failure);
   return queue_.empty() ? nullptr : queue_.front();
 }
 
 std::shared_ptr<Operation> Tensor::front() {
   std::lock_guard lock(mutex_);
   return queue_.empty() ? nullptr : queue_.front();
-}
-
-std::byte* Tensor::staging(const std::shared_ptr<Arena>& arena) {
-  if (!staging_) {
-    staging_ = std::shared_ptr<std::byte>(arena->allocate(cut.tensor_bytes),
-                                          [arena](std::byte* block) { arena->free(block); });
-  }
-  return staging_.get();
 }
 
 }  // namespace byteps

@@ -8,14 +8,12 @@
 #include <vector>
 
 #include "compress/momentum.h"
-#include "local/slot.h"
 #include "reduce/dtype.h"
 #include "wire/cut.h"
 #include "worker/operation.h"
 
 namespace byteps {
 
-class Arena;
 class Client;
 class LocalGroup;
 class ServerLink;
@@ -49,22 +47,14 @@ struct Route {
 
 // Operations on one tensor are done one after the other, in the order of the calls: each is a round of its
 // own, and a round may begin only when the one before it has its result.
-class Tensor : public std::enable_shared_from_this<Tensor> {
+class Tensor : public GroupTensor, public std::enable_shared_from_this<Tensor> {
  public:
   Tensor(Client& client, uint32_t id, std::string name, DType dtype, Cut cut)
-      : client_(client), id(id), name(std::move(name)), dtype(dtype), cut(cut) {}
+      : GroupTensor(id, std::move(name), dtype, cut), client(client) {}
 
- private:
-  Client& client_;
-
- public:
-  const uint32_t id;
-  const std::string name;
-  const DType dtype;
-  const Cut cut;
+  Client& client;
   std::vector<std::unique_ptr<Route>> routes;
   LocalGroup* group = nullptr;                   // the ranks of this machine reduce it among themselves
-  SlotView slot;                                 // where they do so
   std::unique_ptr<TensorCodec> codec;            // if it is compressed on its way to servers
   std::unique_ptr<compress::Momentum> momentum;  // if that is applied here
 
@@ -77,15 +67,13 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   void submit(std::shared_ptr<Operation> op);
   void finished(Operation& op);
   // Every operation from now on fails with this. Returns the one under way, if any.
-  std::shared_ptr<Operation> poison(Failure failure);
+  std::shared_ptr<Operation> poison(const Failure& failure) noexcept;
   // The operation under way, if any.
   std::shared_ptr<Operation> front();
   // This rank's pieces begin their way to the servers.
   void post_routes(const std::shared_ptr<Operation>& op);
   // This rank cannot go on with it: it fails, and so do all that follow it.
   void lack_memory(const std::shared_ptr<Operation>& op, const char* why) noexcept;
-  // Memory of this tensor's size in the arena, made when it is first needed.
-  std::byte* staging(const std::shared_ptr<Arena>& arena);
 
  private:
   void start(const std::shared_ptr<Operation>& op);
@@ -94,7 +82,6 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   std::deque<std::shared_ptr<Operation>> queue_;  // front: under way
   uint32_t next_round_ = 0;
   Failure poison_;
-  std::shared_ptr<std::byte> staging_;
 };
 
 }  // namespace byteps

@@ -1,5 +1,8 @@
 """The native core, built from native/. Addresses are integers; the caller keeps the memory alive."""
 
+import enum
+from typing import Literal
+
 HEADER_BYTES: int
 PROTOCOL_VERSION: int
 MAX_CONTROL_BYTES: int
@@ -23,10 +26,37 @@ FRAME_REFUSE: int
 
 class WireError(Exception): ...
 
-class OpError(Exception):
-    """args: (kind, message, role, rank, host); kind: lost, timeout, conflict, protocol, memory, closed."""
+class FailureKind(enum.Enum):
+    """Why something failed; what each means is said in native/base/failure.h."""
 
-    args: tuple[str, str, str, int, str]
+    LOST = 1
+    CONFLICT = 2
+    PROTOCOL = 3
+    MEMORY = 4
+    TIMEOUT = 5
+    CLOSED = 6
+    UNREACHABLE = 7
+    SILENT = 8
+
+class Event:
+    """A failure of a member or of this process, a line for the log, or a beat of a peer."""
+
+    @property
+    def failure(self) -> FailureKind | None:
+        """None: a line for the log or a beat."""
+    @property
+    def role(self) -> Literal["", "worker", "server"]:
+        """Of whom a failure is about; empty: of this process, or of a peer of a ``Liveness``."""
+    @property
+    def number(self) -> int:
+        """The level of a line; else the rank of whom it is about or the peer of a ``Liveness``; -1: none."""
+    @property
+    def text(self) -> str: ...
+
+class OpError(Exception):
+    """args: (kind, message, role, rank, host)"""
+
+    args: tuple[FailureKind, str, str, int, str]
 
 def encode_frame(type: int, job: int, epoch: int, sender: int, payload: bytes) -> bytes: ...
 def decode_header(header: bytes, job: int) -> tuple[int, int, int, int]:
@@ -159,10 +189,10 @@ class Liveness:
         """Takes the fd, one of the peer's lines."""
     def remove(self, peer: int) -> None: ...
     def listen_for(self, peer: int) -> None:
-        """Its next beat becomes an event "heard"."""
-    def events(self) -> list[tuple[str, int, str]]:
-        """(kind, peer, reason); one of "closed", "silent" (reason: for how many seconds) or "protocol" at
-        most, for each peer.
+        """Its next beat becomes an event."""
+    def events(self) -> list[Event]:
+        """A beat that was listened for; LOST, SILENT (text: for how many seconds) or PROTOCOL, one of them at
+        most for each peer.
         """
     def close(self) -> None: ...
 
@@ -207,8 +237,8 @@ class Aggregator:
     def depart(self, rank: int) -> None: ...
     def retire(self, tensor_ids: list[int]) -> None: ...
     def fileno(self) -> int: ...
-    def events(self) -> list[tuple[str, int, str]]:
-        """("log", level, text), or (kind, rank, reason): "lost", "violation", "exhausted"."""
+    def events(self) -> list[Event]:
+        """Lines for the log; LOST, UNREACHABLE, PROTOCOL of workers; MEMORY of this process."""
     def counters(self) -> dict[str, int]: ...
     def close(self) -> None: ...
 
@@ -299,15 +329,15 @@ class Client:
         mu: float = 0.0,
     ) -> Handle: ...
     def broadcast(self, tensor: Tensor, address: int, root: int, priority: int) -> Handle: ...
-    def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None: ...
+    def fail(self, kind: FailureKind, message: str, role: str, rank: int, host: str) -> None: ...
     def fail_tensor(self, tensor_id: int, message: str, lack: bool = False) -> None: ...
     def forget(self, tensor_id: int) -> None:
         """Its operations are done and none will follow."""
     def depart(self, rank: int) -> None:
         """That worker has said goodbye: what still needs it fails."""
     def fileno(self) -> int: ...
-    def events(self) -> list[tuple[str, int, str]]:
-        """("log", level, text), ("lost" or "violation", server, reason) or ("gone", worker, reason)."""
+    def events(self) -> list[Event]:
+        """Lines for the log; LOST, UNREACHABLE, PROTOCOL of servers and workers; MEMORY of this process."""
     def counters(self) -> dict[str, int]: ...
     def speed_bytes_per_s(self) -> float: ...
     def close(self) -> None: ...

@@ -12,12 +12,14 @@ from typing import Any
 import planes
 import pytest
 
+from byteps._core import FailureKind
 from byteps.errors import (
     BytePSError,
     ConfigError,
     DeclarationError,
     NotInitializedError,
     OperationTimeoutError,
+    OutOfMemoryError,
     PeerLostError,
     ProtocolError,
 )
@@ -34,6 +36,7 @@ class Memory:
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     core = types.ModuleType("byteps._core")
     core.OpError = planes.FakeOpError  # type: ignore[attr-defined]
+    core.FailureKind = FailureKind  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "byteps._core", core)
     return planes.session()
 
@@ -123,18 +126,25 @@ class TestMemory:
 
 
 KINDS = [
-    ("lost", PeerLostError),
-    ("timeout", OperationTimeoutError),
-    ("conflict", DeclarationError),
-    ("protocol", ProtocolError),
-    ("closed", NotInitializedError),
-    ("something new", BytePSError),
+    (FailureKind.LOST, PeerLostError),
+    (FailureKind.UNREACHABLE, PeerLostError),
+    (FailureKind.SILENT, PeerLostError),
+    (FailureKind.TIMEOUT, OperationTimeoutError),
+    (FailureKind.CONFLICT, DeclarationError),
+    (FailureKind.MEMORY, OutOfMemoryError),
+    (FailureKind.PROTOCOL, ProtocolError),
+    (FailureKind.CLOSED, NotInitializedError),
 ]
+
+
+def test_no_kind_of_failure_is_without_an_exception() -> None:
+    assert set(failures.EXCEPTIONS) == {kind.name for kind in FailureKind}
+    assert {kind for kind, _ in KINDS} == set(FailureKind)
 
 
 @pytest.mark.parametrize(("kind", "expected"), KINDS)
 def test_every_kind_of_core_error_has_its_exception(
-    session: Session, kind: str, expected: type[BytePSError]
+    session: Session, kind: FailureKind, expected: type[BytePSError]
 ) -> None:
     handle = start(session)
     handle_of(session).complete(planes.FakeOpError(kind, "the message", "server", 4, "host b"))
@@ -179,12 +189,14 @@ class TestAfterALoss:
         session.lost(
             PeerLostError("and so is the scheduler", "scheduler", 0, "c")
         )  # a consequence, not the cause
-        assert session._client.failures == [("lost", "worker 0 is gone", "worker", 0, "a")]  # type: ignore[attr-defined]
+        assert session._client.failures == [(FailureKind.LOST, "worker 0 is gone", "worker", 0, "a")]  # type: ignore[attr-defined]
         self.check(session)
 
     def test_told_by_the_core(self, session: Session) -> None:
         handle = start(session)
-        handle_of(session).complete(planes.FakeOpError("lost", "worker 0 is gone", "worker", 0, "a"))
+        handle_of(session).complete(
+            planes.FakeOpError(FailureKind.LOST, "worker 0 is gone", "worker", 0, "a")
+        )
         with pytest.raises(PeerLostError):
             handle.wait()
         self.check(session)
@@ -192,7 +204,7 @@ class TestAfterALoss:
     def test_what_it_leads_to_is_not_news(self, session: Session) -> None:
         handle = start(session)
         session.lost(PeerLostError("worker 0 is gone", "worker", 0, "a"))
-        handle_of(session).complete(planes.FakeOpError("closed", "shut down", "", -1, ""))
+        handle_of(session).complete(planes.FakeOpError(FailureKind.CLOSED, "shut down", "", -1, ""))
         with pytest.raises(PeerLostError, match="worker 0 is gone"):
             handle.wait()
 
@@ -261,7 +273,9 @@ def test_who_leaves_in_peace_says_how_much_it_did(session: Session) -> None:
 def test_who_was_given_up_by_the_others_waits_for_the_words_of_the_scheduler(session: Session) -> None:
     """The board of the machine says it first, in words that are meant for others."""
     handle = start(session)
-    handle_of(session).complete(planes.FakeOpError("lost", "worker 1 (host b) was lost", "worker", 1, "b"))
+    handle_of(session).complete(
+        planes.FakeOpError(FailureKind.LOST, "worker 1 (host b) was lost", "worker", 1, "b")
+    )
     verdict = PeerLostError("this process was declared lost", "worker", 1, "b")
     later = threading.Timer(0.05, session.lost, (verdict,))
     later.start()
@@ -272,7 +286,9 @@ def test_who_was_given_up_by_the_others_waits_for_the_words_of_the_scheduler(ses
 
 def test_who_was_given_up_and_hears_no_more_says_so(session: Session) -> None:
     handle = start(session)
-    handle_of(session).complete(planes.FakeOpError("lost", "worker 1 (host b) was lost", "worker", 1, "b"))
+    handle_of(session).complete(
+        planes.FakeOpError(FailureKind.LOST, "worker 1 (host b) was lost", "worker", 1, "b")
+    )
     with pytest.raises(PeerLostError, match=r"^this process was given up by the others: worker 1 \(host b\)"):
         handle.wait()
 

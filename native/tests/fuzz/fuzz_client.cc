@@ -150,7 +150,7 @@ class World {
         if (script_.rarely()) any_link().end->hang_up();
         return;
       case 18:
-        if (script_.rarely()) client_->fail({"lost", "somebody died", "worker", 1, "b"});
+        if (script_.rarely()) client_->fail({FailureKind::lost, "somebody died", Role::worker, 1, "b"});
         return;
       case 19:
         return script_.rarely() ? any_frame() : answer_pushed();
@@ -347,7 +347,8 @@ class World {
     for (const Event& event : client_->events().drain()) {
       tell(event);
       // As Python does it: a lost server ends the job.
-      if (event.kind != "log") client_->fail({"lost", event.text, "server", 0, "a"});
+      if (event.kind != FailureKind::none)
+        client_->fail({FailureKind::lost, event.text, Role::server, 0, "a"});
     }
   }
 
@@ -382,7 +383,7 @@ class World {
         ++i;
         continue;
       }
-      if (running.op->failure().kind.empty()) check_success(running);
+      if (!running.op->failure()) check_success(running);
       --tensors_[running.tensor].operations;
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
     }

@@ -55,7 +55,7 @@ class Script {
 // FUZZ_TELL=1: what the core says of an input, to understand one.
 inline void tell(const Event& event) {
   static const bool wanted = std::getenv("FUZZ_TELL") != nullptr;
-  if (wanted) std::cerr << event.kind << " " << event.number << ": " << event.text << "\n";
+  if (wanted) std::cerr << name_of(event.kind) << " " << event.number << ": " << event.text << "\n";
 }
 
 // The input has shown a mistake of ours.

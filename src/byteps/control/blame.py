@@ -20,6 +20,7 @@ from typing import Union
 import msgspec
 
 from byteps.control.said import Said, Text
+from byteps.control.sentences import member
 from byteps.errors import JoinTimeoutError, OperationTimeoutError, PeerLostError
 from byteps.observe.text import clean
 
@@ -38,10 +39,7 @@ class Whom(Said, frozen=True):
     pid: int = 0
 
     def __str__(self) -> str:
-        name = self.role if self.role == "scheduler" else f"{self.role} {self.rank}"
-        where = [f"host {self.host}"] if self.host else []
-        where += [f"pid {self.pid}"] if self.pid else []
-        return f"{name} ({', '.join(where)})" if where else name
+        return member(self.role, self.rank, self.host, self.pid)
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):

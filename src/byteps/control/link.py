@@ -112,20 +112,25 @@ class Link:
             liveness.close()
 
     def _beat_events(self) -> None:
-        for kind, _, detail in self._liveness.events() if self._liveness is not None else []:
+        for event in self._liveness.events() if self._liveness is not None else []:
+            if event.failure is None:
+                continue
             del self.fds[1:]  # the native side has closed them, and the numbers may be somebody else's soon
-            self._loop.call_later(GRACE_S, self._channel.cut, beat_reason(kind, detail, self._config))
+            reason = beat_reason(event.failure, event.text, self._config)
+            self._loop.call_later(GRACE_S, self._channel.cut, reason)
 
 
-def beat_reason(kind: str, detail: str, config: Config) -> str:
-    """An event of the heartbeat in words."""
-    if kind == "silent":
+def beat_reason(kind: _core.FailureKind, detail: str, config: Config) -> str:
+    """A failure of the heartbeat in words."""
+    if kind is _core.FailureKind.SILENT:
         timeout_s, interval_s = config.heartbeat_timeout_s, config.heartbeat_interval_s
         return (
             f"no heartbeat came for {detail} s; the limit is PS_HEARTBEAT_TIMEOUT = {timeout_s:g} and one "
             f"PS_HEARTBEAT_INTERVAL of {interval_s:g}: it hangs, its machine is down, or the network is cut"
         )
-    return "its connection closed" if kind == "closed" else f"its heartbeat connection broke: {clean(detail)}"
+    if kind is _core.FailureKind.LOST:
+        return "its connection closed"
+    return f"its heartbeat connection broke: {clean(detail)}"
 
 
 async def connect(config: Config, role: str, instance: int) -> Link:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 from byteps.control.blame import Whom
-from byteps.control.messages import Lost
+from byteps.control.messages import Lost, Member
+from byteps.control.sentences import cut, has_left, was_lost
 from byteps.errors import PeerLostError
 
-__all__ = ["cut", "ended", "loss", "told"]
+__all__ = ["ended", "left", "loss", "told"]
 
 
 def loss(whom: Whom, reason: str) -> PeerLostError:
@@ -17,14 +18,20 @@ def loss(whom: Whom, reason: str) -> PeerLostError:
     >>> str(loss(Whom("server", 1, "b", 7), "its connection closed"))
     'server 1 (host b, pid 7) was lost: its connection closed; this job cannot go on, start it again'
     """
-    text = f"{whom} was lost: {reason}; this job cannot go on, start it again"
+    text = f"{was_lost(whom, reason)}; this job cannot go on, start it again"
     return PeerLostError(text, whom.role, whom.rank, whom.host, pid=whom.pid, reason=reason)
 
 
 def ended(host: str, reason: str) -> PeerLostError:
     """The scheduler has ended the job for a reason that is nobody's loss."""
-    text = f"the scheduler (host {host}) has ended this job: {reason}"
+    text = f"the {Whom('scheduler', 0, host)} has ended this job: {reason}"
     return PeerLostError(text, "scheduler", 0, host, reason=reason)
+
+
+def left(gone: Member, operation: str, advice: str) -> PeerLostError:
+    """An operation needs a member that has said goodbye."""
+    text = f"{operation}: {has_left(gone)} and will not come; {advice}"
+    return PeerLostError(text, gone.role, gone.rank, gone.host)
 
 
 def told(message: Lost, role: str, rank: int) -> PeerLostError:
@@ -42,15 +49,6 @@ def told(message: Lost, role: str, rank: int) -> PeerLostError:
     text = f"this process, {whom}, was declared lost by the scheduler{at}: {message.reason}"
     text = f"{text}; the job has ended without it, start it again"
     return PeerLostError(text, role, rank, whom.host, pid=whom.pid, reason=message.reason)
-
-
-def cut(one: Whom, other: Whom, reason: str) -> str:
-    """Two members are well, and there is no way between them.
-
-    >>> cut(Whom("worker", 0, "a"), Whom("server", 1, "b"), "nothing came through for 12.5 s")
-    'worker 0 (host a) and server 1 (host b) cannot reach each other: nothing came through for 12.5 s'
-    """
-    return f"{one} and {other} cannot reach each other: {reason}"
 
 
 def _cut(one: Whom, other: Whom, reason: str, reader: tuple[str, int]) -> PeerLostError:

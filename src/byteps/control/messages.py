@@ -23,6 +23,7 @@ from msgspec import Meta, Struct
 
 from byteps.control.blame import Whom
 from byteps.control.said import Said, Text, TextTable, unpack
+from byteps.control.sentences import member
 
 Role = Literal["worker", "server"]
 Count = Annotated[int, Meta(ge=0, le=65_536)]
@@ -78,7 +79,7 @@ class Member(Said, frozen=True):
     machine: Machine = Machine()
 
     def __str__(self) -> str:
-        return f"{self.role} {self.rank} (host {self.host})"
+        return member(self.role, self.rank, self.host)
 
 
 class Register(Said, frozen=True, tag="register"):

@@ -35,6 +35,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from byteps.control.blame import Failed, Joined, Noticed, Verdict, Whom
+from byteps.control.sentences import lost
 from byteps.launcher.facts import Ended, Fact, Halted, NotStarted, Told, how
 
 __all__ = ["Judgement", "judge"]
@@ -164,7 +165,7 @@ def _process(name: str, process: int, text: str, facts: Sequence[Fact], first_co
     if code == 0:
         return Judgement(name, f"exited with code 0 too early: {text}", first_code, process)
     stopped = "" if halted is None else f"; its process {halted} is stopped (SIGSTOP)"
-    return Judgement(name, f"was lost: {text}{stopped}", first_code, process)
+    return Judgement(name, lost(f"{text}{stopped}"), first_code, process)
 
 
 def _member(whom: Whom, text: str, facts: Sequence[Fact], first_code: int) -> Judgement:
@@ -181,7 +182,7 @@ def _member(whom: Whom, text: str, facts: Sequence[Fact], first_code: int) -> Ju
     if failed is not None:
         what = how(failed.code) if failed.code > 128 else f"failed: {failed.text}"
         return Judgement(name, what, failed.code)
-    return Judgement(name, f"was lost: {text}", first_code)
+    return Judgement(name, lost(text), first_code)
 
 
 def _failed(facts: Iterable[Told]) -> Failed | None:

@@ -30,6 +30,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from byteps.control.blame import Noticed, Verdict
+from byteps.control.sentences import was_lost
 from byteps.launcher import culprit
 from byteps.launcher.facts import Ended, Fact, Halted, NotStarted, Told, how
 
@@ -178,7 +179,7 @@ def _because(state: State, process: int) -> str:
             continue
         if isinstance(fact.statement, Noticed):
             about = fact.statement.about
-            return f": {fact.statement.text}" if about is None else f", because {about} was lost"
+            return f": {fact.statement.text}" if about is None else f", because {was_lost(about)}"
     return ""
 
 

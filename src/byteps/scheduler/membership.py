@@ -34,6 +34,7 @@ from dataclasses import replace
 
 import msgspec
 
+from byteps.control import sentences
 from byteps.control.blame import Whom
 from byteps.control.messages import ComeBack, Failed, Lost, Shutdown, View
 from byteps.scheduler import refusing, two_jobs
@@ -119,7 +120,7 @@ def status(state: State) -> str:
     else:
         text = missing(state.seats.values(), expected_of(state))
         if suspended:
-            names = listed(f"worker {s.rank} (host {s.register.host})" for s in suspended)
+            names = listed(sentences.member("worker", s.rank, s.register.host) for s in suspended)
             text += f"; left, and have not called init() or resume() again: {names}"
     return f"{text} ({state.note})" if state.note else text
 
@@ -415,12 +416,12 @@ def _lost(state: State, seat: Seat, reason: str, at_s: float = 0.0, unreached_by
     """``unreached_by``: it lives, and so does that one, but they cannot reach each other."""
     said = seat.register
     lost = Lost(said.role, seat.rank, said.host, reason, said.pid, at_s)
-    text = f"{seat} was lost: {reason}"
+    text = sentences.was_lost(seat, reason)
     if unreached_by is not None:
         its = unreached_by.register
         by = Whom(its.role, unreached_by.rank, its.host, its.pid)
         lost = msgspec.structs.replace(lost, unreached_by=by)
-        text = f"{unreached_by} and {seat} cannot reach each other: {reason}"
+        text = sentences.cut(unreached_by, seat, reason)
     tell = [action for n in state.seats for action in (Send(n, lost), Dismiss(n))]
     end = End(1, text, "PeerLostError", lost)
     return replace(state, phase=Phase.ENDED, ending=text, seats={}), (*tell, end)

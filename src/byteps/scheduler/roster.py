@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from byteps.control import sentences
 from byteps.control.messages import Member, Register
 
 PARTITION_BYTES = "BYTEPS_PARTITION_BYTES"
@@ -45,11 +46,11 @@ class Seat:
 
     def __str__(self) -> str:
         said = self.register
+        if self.rank >= 0 and (said.role == "server" or self.standing is not Standing.WAITING):
+            return sentences.member(said.role, self.rank, said.host, said.pid)
         where = f"host {said.host}, pid {said.pid}"
         if said.role == "server":
-            return f"server ({where})" if self.rank < 0 else f"server {self.rank} ({where})"
-        if self.rank >= 0 and self.standing is not Standing.WAITING:
-            return f"worker {self.rank} ({where})"
+            return f"server ({where})"
         local = f" local rank {said.local_rank}" if said.local_size > 1 else ""
         return f"worker {said.worker_id}{local} ({where})"
 

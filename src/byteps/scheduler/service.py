@@ -220,12 +220,12 @@ class Scheduler:
             self._liveness.remove(seat)
 
     def _beat_events(self) -> None:
-        for kind, seat, detail in self._liveness.events():
-            channel = self._channels.get(seat)
-            if kind == "heard":
-                self._apply(Heard(seat))
+        for event in self._liveness.events():
+            channel = self._channels.get(event.number)
+            if event.failure is None:
+                self._apply(Heard(event.number))
             elif channel is not None:  # what it said before its end counts: cut only after that has been read
-                reason = beat_reason(kind, detail, self._config)
+                reason = beat_reason(event.failure, event.text, self._config)
                 self._loop.call_later(GRACE_S, channel.give_up, reason)
 
     # Messages

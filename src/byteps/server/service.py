@@ -282,16 +282,17 @@ class Server:
     # Events of the aggregator
 
     def _events(self) -> None:
-        for kind, number, text in self._aggregator.events() if self._aggregator is not None else []:
-            if kind == "log":
-                log_native(number, text)
-            elif kind == "exhausted":
-                self._exhaust(number, text)
+        for event in self._aggregator.events() if self._aggregator is not None else []:
+            number = event.number
+            if event.failure is None:
+                log_native(number, event.text)
+            elif event.failure is _core.FailureKind.MEMORY:
+                self._exhaust(number, event.text)
             elif number not in self._departed and number not in self._accused and self._view is not None:
-                text = clean(text)
+                text = clean(event.text)
                 self._accused.add(number)
                 delay_s = VERDICT_S
-                if kind == "violation":
+                if event.failure is _core.FailureKind.PROTOCOL:
                     logger.error("%s broke the protocol: %s", self._view.workers()[number], text)
                     delay_s = 0.0  # nobody else can know
                 epoch = self._view.epoch

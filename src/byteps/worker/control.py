@@ -17,7 +17,7 @@ from byteps.config import Config
 from byteps.control.blame import Whom
 from byteps.control.channel import show_wire
 from byteps.control.link import Link, Progress, join, registration
-from byteps.control.loss import ended, loss, told
+from byteps.control.loss import ended, left, loss, told
 from byteps.control.messages import (
     Barrier,
     BarrierDone,
@@ -140,11 +140,7 @@ class ControlClient:
         """Wait until every worker is here. PeerLostError if one has left."""
         answer = self._thread.call(self._ask("barrier", Barrier, timeout_s), timeout_s + MARGIN_S)
         if isinstance(answer, BarrierDone) and answer.left is not None:
-            gone = answer.left
-            text = (
-                f"barrier: {gone} has left the job and will not come; all workers must call it equally often"
-            )
-            raise PeerLostError(text, gone.role, gone.rank, gone.host)
+            raise left(answer.left, "barrier", "all workers must call it equally often")
 
     def leave(
         self,

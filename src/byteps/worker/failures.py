@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from byteps.errors import (
     BytePSError,
@@ -17,25 +17,31 @@ from byteps.errors import (
 )
 from byteps.observe.text import clean
 
+if TYPE_CHECKING:
+    from byteps._core import FailureKind
+
 E = TypeVar("E", bound=BytePSError)
 
-__all__ = ["again", "from_core", "translate"]
+__all__ = ["EXCEPTIONS", "again", "from_core", "translate"]
 
-_KINDS: dict[str, type[BytePSError]] = {
-    "timeout": OperationTimeoutError,
-    "conflict": DeclarationError,
-    "memory": OutOfMemoryError,
-    "protocol": ProtocolError,
-    "closed": NotInitializedError,
+# By the name of a ``_core.FailureKind``, not by the kind itself: a job of one never loads the core.
+EXCEPTIONS: dict[str, type[BytePSError]] = {
+    "LOST": PeerLostError,
+    "UNREACHABLE": PeerLostError,
+    "SILENT": PeerLostError,
+    "TIMEOUT": OperationTimeoutError,
+    "CONFLICT": DeclarationError,
+    "MEMORY": OutOfMemoryError,
+    "PROTOCOL": ProtocolError,
+    "CLOSED": NotInitializedError,
 }
 
 
-def from_core(kind: str, message: str, role: str = "", rank: int = -1, host: str = "") -> BytePSError:
+def from_core(kind: FailureKind, message: str, role: str, rank: int, host: str) -> BytePSError:
     """The exception for the five arguments of a ``_core.OpError``; the message may quote a server."""
+    exception = EXCEPTIONS[kind.name]
     message = clean(message)
-    if kind == "lost":
-        return PeerLostError(message, role, rank, host)
-    return _KINDS.get(kind, BytePSError)(message)
+    return PeerLostError(message, role, rank, host) if exception is PeerLostError else exception(message)
 
 
 def translate(error: Exception) -> Exception:

@@ -8,9 +8,12 @@ talks to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from byteps.errors import BytePSError, PeerLostError
+
+if TYPE_CHECKING:
+    from byteps._core import FailureKind
 
 __all__ = ["Client", "Control", "Follower", "NativeHandle", "Place", "Placement", "Spec"]
 
@@ -95,7 +98,7 @@ class Client(Protocol):
 
     def broadcast(self, tensor: Any, address: int, root: int, priority: int) -> NativeHandle: ...
 
-    def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None: ...
+    def fail(self, kind: FailureKind, message: str, role: str, rank: int, host: str) -> None: ...
 
     def fail_tensor(self, tensor_id: int, message: str, lack: bool = False) -> None: ...
     def forget(self, tensor_id: int) -> None: ...

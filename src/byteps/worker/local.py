@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from byteps import dtypes
 from byteps.errors import PeerLostError
 from byteps.partition import USUAL_BYTES
 from byteps.worker.interface import NativeHandle, Place, Placement, Spec
+
+if TYPE_CHECKING:
+    from byteps._core import FailureKind
 
 __all__ = ["PLACE", "LocalClient", "LocalControl"]
 
@@ -110,7 +113,7 @@ class LocalClient:
             local_async.broadcast(tensor, address)
         return _DONE
 
-    def fail(self, kind: str, message: str, role: str, rank: int, host: str) -> None:
+    def fail(self, kind: FailureKind, message: str, role: str, rank: int, host: str) -> None:
         """There is no peer to lose."""
 
     def forget(self, tensor_id: int) -> None:

@@ -196,18 +196,18 @@ class RemoteControl:
     def _on_native_events(self) -> None:
         if self._client is None:
             return
-        for kind, number, text in self._client.events():
-            if kind == "log":
+        for event in self._client.events():
+            if event.failure is None:
+                text = event.text
                 if _WAITS in text:
                     self._waited = True
                     text += f"; {self._names}" if self._names else ""
-                logging.log_native(number, text)
-            elif kind == "gone":
-                self._member_gone("worker", number, clean(text))
-            elif kind == "exhausted":
-                self._tell(functools.partial(Session.run_out, why=text))
+                logging.log_native(event.number, text)
+            elif event.failure is _core.FailureKind.MEMORY or not event.role:
+                self._tell(functools.partial(Session.run_out, why=event.text))
             else:
-                self._member_gone("server", number, clean(text), unreachable=kind == "unreachable")
+                unreachable = event.failure is _core.FailureKind.UNREACHABLE
+                self._member_gone(event.role, event.number, clean(event.text), unreachable)
 
     def _member_gone(self, role: Role, rank: int, reason: str, unreachable: bool = False) -> None:
         if (role, rank) in self._gone:  # every connection and every operation tells

@@ -248,12 +248,12 @@ class Session:
 
     def lost(self, error: PeerLostError) -> None:
         """A member is gone: everything in flight and later raises. Any thread; the first loss counts."""
-        self._end(error, "lost", error.role, error.rank, error.host)
+        self._end(error, "LOST", error.role, error.rank, error.host)
 
     def run_out(self, why: str) -> None:
         """This process has no memory to go on: everything in flight and later raises."""
         text = f"worker {self.rank} ran out of memory: {why}; give it more, or make the model smaller"
-        self._end(OutOfMemoryError(text), "memory")
+        self._end(OutOfMemoryError(text), "MEMORY")
 
     def _end(self, error: BytePSError, kind: str, role: str = "", rank: int = -1, host: str = "") -> None:
         with self._lock:
@@ -261,12 +261,13 @@ class Session:
                 return
             self._failed = again(error)
             self._loss_known.set()
-        from byteps.control import blame  # a job of one never needs it
+        from byteps._core import FailureKind  # a job of one never needs these two
+        from byteps.control import blame
 
         who = blame.Whom("worker", self.rank, pid=os.getpid())
         blame.tell(self.config.blame, blame.words(who, error))
         logger.error("%s", error)
-        self._client.fail(kind, str(error), role, rank, host)
+        self._client.fail(FailureKind[kind], str(error), role, rank, host)
         for follower in list(self._followers):
             follower.fail(again(error))
 
