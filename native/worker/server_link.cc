@@ -11,65 +11,37 @@
 #include "worker/io_thread.h"
 
 namespace byteps {
-namespace {
-
-constexpr uint32_t kUnansweredPieces = 2;  // one is sent while the other is answered
-
-// Partitions are larger than the window, so in the order of the tensor all workers would send to one server
-// at a time. By the part of its own pieces that a link is through with, every server gets its share at once.
-// `turn` of 2^32 puts links that are equally far in an order, which begins elsewhere on every worker.
-uint64_t progress(const Route& route, uint32_t at, uint32_t turn) {
-  return ((uint64_t{at} << 32) + turn) / route.pieces.size();
-}
-
-}  // namespace
 
 ServerLink::ServerLink(IoThread& thread, uint16_t server, Fd fd, TcpLink::Options options,
                        uint64_t most_bytes, Budget* budget, uint32_t turn, pid_t peer_pid)
-    : thread_(thread), server_(server), window_(most_bytes, true), turn_(turn), budget_(budget) {
-  if (budget_) budget_->add_link(most_bytes);
+    : thread_(thread), server_(server), order_(most_bytes, budget, turn, *this, *this) {
+  if (budget) budget->add_link(most_bytes);
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = std::make_shared<TcpLink>(thread.loop(), std::move(fd), options, *this, *this, *this);
 }
 
 void ServerLink::submit(Route& route) {
+  const Operation& op = *route.op;
+  const bool compressed = route.tensor->is_coded(op);
+  const bool pool = compressed && thread_.client().codecs().threads() > 0;
   routes_[route.tensor->id] = &route;
   route.left = static_cast<uint32_t>(route.pieces.size());
-  route.answered.assign(route.pieces.size(), false);
-  // Asked of every operation: the caller may come with other memory each time.
-  route.by_address =
-      peer_ && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes && can_offer(route.pushed_memory());
-  if (route.tensor->group) route.gathered.assign(route.pieces.size(), false);
-  route.link_bytes_at_start = window_.sent_bytes();
-  route.sent.assign(route.pieces.size(), false);
-  route.sent_pieces = 0;
-  route.sent_bytes = 0;
-  route.rounds = route.op->round + 1;
-  if (route.tensor->is_coded(*route.op)) {
-    route.by_address = peer_.has_value();  // payloads lie in memory of ours
-    route.encoded.assign(route.pieces.size(), false);
-    route.refusal.clear();
-    if (thread_.client().codecs().threads() > 0) {
-      for (uint32_t at = 0; at < route.pieces.size(); ++at) {
-        thread_.post_job(route.op->priority, {CodecJob::Kind::encode, &route, at});
-      }
-      return;
-    }
-  }
-  // Without credit there is no queue worth ordering: first come, first served.
-  const int32_t priority = window_.limited() ? route.op->priority : 0;
-  enqueue(priority, {&route, 0, static_cast<uint32_t>(route.pieces.size())});
-}
-
-void ServerLink::enqueue(int32_t priority, const Ready& ready) {
-  ready_.push(priority, ready);
-  ++ready.route->queued;
+  route.rounds = op.round + 1;
+  route.refusal.clear();
+  route.priority = op.priority;
+  route.submitted_ns = op.started_ns;
+  route.in_step = !compressed;
+  // Asked of every operation: the caller may come with other memory each time. Compressed payloads lie in
+  // memory of ours.
+  route.by_address = peer_ && (compressed || (route.tensor->cut.tensor_bytes >= limits::kByAddressBytes &&
+                                              can_offer(route.pushed_memory())));
+  order_.submit(route, pool         ? SendOrder::Readiness::one_by_one
+                       : compressed ? SendOrder::Readiness::on_demand
+                                    : SendOrder::Readiness::ready);
   touched_ = true;
-}
-
-void ServerLink::dequeue() {
-  --ready_.top().route->queued;
-  ready_.pop();
+  for (uint32_t at = 0; pool && at < route.pieces.size(); ++at) {
+    thread_.post_job(op.priority, {CodecJob::Kind::encode, &route, at});
+  }
 }
 
 void ServerLink::nudge() { thread_.nudge(*this); }
@@ -78,15 +50,8 @@ void ServerLink::settle() {
   if (std::exchange(touched_, false) && link_->alive()) link_->flush();
 }
 
-// Takes its places in the order away.
-void ServerLink::take_out(Route& route) {
-  if (std::exchange(route.queued, 0) == 0) return;
-  ready_.remove_if([&](const Ready& ready) { return ready.route == &route; });
-  std::erase_if(unanswered_, [&](const auto& waiting) { return waiting.item.route == &route; });
-}
-
 void ServerLink::abandon(Route& route) {
-  take_out(route);
+  order_.forget(route);
   touched_ = true;  // what was waiting for its turn may be gone
   // What the server has not read yet it drops, and asks again for what belongs to other operations.
   if (peer_) lease_.withdraw();
@@ -109,52 +74,43 @@ void ServerLink::let_go(const Route& route) {
 }
 
 // ---- sending
-// -----------------------------------------------------------------------------------------------
 
 bool ServerLink::next(OutFrame& out) {
   out = {};
   out.header.sender = thread_.client().settings().rank;
-  while (!ready_.empty()) {
-    Ready& ready = ready_.top();
-    if (ready.why != Why::again && ready.route->sent[ready.at]) {  // because it was wanted
-      if (++ready.at == ready.end) dequeue();
+  for (;;) {
+    const NextStep step = order_.next(now_ns());
+    if (step.what == NextStep::Do::wait) return false;
+    Route& route = static_cast<Route&>(*step.transfer);
+    if (step.what == NextStep::Do::prepare) {
+      if (prepare(route, step.position)) {
+        order_.prepared(step);
+      } else {
+        order_.failed(step, now_ns());
+      }
       continue;
     }
-    if (must_wait_for_others(ready)) {
-      unanswered_.push_back(ready_.take());
-      continue;
-    }
-    if (!prepare(ready)) {
-      dequeue();
-      continue;
-    }
-    const uint32_t piece = ready.route->pieces[ready.at];
-    const uint32_t length = wire_bytes(*ready.route, piece);
-    const bool overtakes = may_overtake(ready);
-    if (!has_room(length) && !overtakes) break;
-    if (const std::string why = refusal(*ready.route); !why.empty()) {
-      fill_refuse(out, ready, why);
-      if (++ready.at == ready.end) dequeue();
+    if (const std::string why = refusal(route); !why.empty()) {
+      fill_refuse(out, route, step.position, why);
+      order_.refused(step, now_ns());
       return true;
     }
-    if (!take_turn(ready, piece, length, overtakes)) return false;
-    if (!gather(out, ready)) {  // the operation has failed, and takes the route back in a moment
-      if (budget_) budget_->received(length, now_ns(), [] { return int64_t{0}; });
-      dequeue();
+    if (!gather(out, route, step.position)) {  // it takes the route back in a moment
+      out.keep.reset();
+      order_.failed(step, now_ns());
       continue;
     }
-    fill_push(out, ready);
-    if (++ready.at == ready.end) dequeue();
+    fill_push(out, step);
     return true;
   }
-  if (std::exchange(waiting_, false)) budget_->withdraw(*this);
-  return false;
 }
 
 // What the contribution of this machine to a piece takes on the wire: nothing if another one has the root of
 // a broadcast, and float32 for the sum of half types.
-uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
+uint32_t ServerLink::wire_bytes(const Transfer& transfer, uint32_t position) const {
+  const auto& route = static_cast<const Route&>(transfer);
   const Operation& op = *route.op;
+  const uint32_t piece = route.pieces[position];
   if (route.tensor->is_coded(op)) return route.tensor->codec->of(piece)->payload_bytes;
   const Client& client = thread_.client();
   if ((op.flags & kFlagBroadcast) && client.child_of(op.root) != client.child()) return 0;
@@ -162,47 +118,10 @@ uint32_t ServerLink::wire_bytes(const Route& route, uint32_t piece) const {
   return route.tensor->cut.length_of(piece) * (wide ? 2 : 1);
 }
 
-// Not if it is compressed: each rank's threads finish pieces in an order of their own, so the first two of
-// one need not be those of another, and all would wait.
-bool ServerLink::must_wait_for_others(const Ready& ready) const {
-  const Route& route = *ready.route;
-  return budget_ && window_.limited() && ready.why == Why::in_order && !route.tensor->is_coded(*route.op) &&
-         route.left == route.pieces.size() && ready.at >= kUnansweredPieces;
-}
-
-// What others wait for always does: their credit comes back with it.
-bool ServerLink::may_overtake(const Ready& ready) const {
-  if (!budget_) return false;
-  if (ready.why == Why::wanted) return true;
-  return !overtook_ && window_.under_way() > 0 && ready.route->op->priority > last_priority_;
-}
-
-bool ServerLink::has_room(uint64_t bytes) {
-  if (!window_.admits(bytes)) return false;
-  const uint64_t under_way = window_.under_way();
-  return !budget_ || !window_.limited() || under_way == 0 ||
-         under_way + bytes <= budget_->part(window_.sent_bytes(), bytes);
-}
-
-bool ServerLink::take_turn(const Ready& ready, uint32_t piece, uint32_t length, bool overtakes) {
-  if (!budget_) return true;
-  const Operation& op = *ready.route->op;
-  const int32_t priority = window_.limited() ? op.priority : 0;
-  const Budget::Place place{priority, op.started_ns, progress(*ready.route, ready.at, turn_), piece};
-  waiting_ = !budget_->admit(*this, place, length, now_ns());
-  if (waiting_ && overtakes) {
-    budget_->pass(*this, length, now_ns());
-    if (ready.why != Why::wanted) overtook_ = true;
-    waiting_ = false;
-  }
-  return !waiting_;
-}
-
-bool ServerLink::gather(OutFrame& out, const Ready& ready) {
-  Route& route = *ready.route;
+bool ServerLink::gather(OutFrame& out, Route& route, uint32_t position) {
   LocalGroup* group = route.tensor->group;
   if (!group || route.tensor->is_coded(*route.op)) return true;
-  const uint32_t piece = route.pieces[ready.at];
+  const uint32_t piece = route.pieces[position];
   if (LocalGroup::sums_wide(*route.op)) {  // made anew for every sending: the contributions are still there
     const uint32_t elements = route.tensor->cut.length_of(piece) / size_of(route.tensor->dtype);
     try {
@@ -213,33 +132,30 @@ bool ServerLink::gather(OutFrame& out, const Ready& ready) {
     }
     return group->gather_wide(*route.op, piece, reinterpret_cast<float*>(out.keep.data()));
   }
-  if (!route.gathered[ready.at]) route.gathered[ready.at] = group->gather(*route.op, piece);
-  return route.gathered[ready.at];
+  // Once: the sum may lie where this rank's own contribution was.
+  return was_sent(route.state_of(position)) || group->gather(*route.op, piece);
 }
 
-void ServerLink::fill_refuse(OutFrame& out, const Ready& ready, const std::string& why) {
-  Route& route = *ready.route;
-  route.sent[ready.at] = true;  // it will be answered like a contribution
+void ServerLink::fill_refuse(OutFrame& out, const Route& route, uint32_t position, const std::string& why) {
   out.keep = thread_.pool().take(why.size());
   std::memcpy(out.keep.data(), why.data(), why.size());
   out.payload = out.keep.data();
   out.header.type = FrameType::refuse;
   out.header.dtype = static_cast<uint8_t>(route.tensor->dtype);
-  out.header.key = make_key(route.tensor->id, route.pieces[ready.at]);
+  out.header.key = make_key(route.tensor->id, route.pieces[position]);
   out.header.round = route.op->round;
   out.header.length = static_cast<uint32_t>(why.size());
 }
 
-void ServerLink::fill_push(OutFrame& out, Ready& ready) {
-  Route& route = *ready.route;
+void ServerLink::fill_push(OutFrame& out, const NextStep& step) {
+  const Route& route = static_cast<const Route&>(*step.transfer);
   Operation& op = *route.op;
-  const uint32_t piece = route.pieces[ready.at];
+  const uint32_t piece = route.pieces[step.position];
   const uint32_t length = route.tensor->cut.length_of(piece);
   const uint32_t root = thread_.client().child_of(op.root);
   const bool coded = route.tensor->is_coded(op);
   const bool wide = static_cast<bool>(out.keep);  // float32 sums, see gather()
-  const uint32_t sent = wire_bytes(route, piece);
-  const uint32_t bytes = coded ? length : sent;
+  const uint32_t bytes = coded ? length : step.bytes;
   const bool empty = bytes == 0;
   const std::byte* data = wide ? out.keep.data() : route.pushed_memory() + route.tensor->cut.offset_of(piece);
   Header& header = out.header;
@@ -265,42 +181,25 @@ void ServerLink::fill_push(OutFrame& out, Ready& ready) {
     }
   }
 
-  window_.sent(sent, now_ns());
-  if (ready.why != Why::wanted) last_priority_ = op.priority;
-  // To another machine it is asked for with every piece: the part of the window that is this link's can
-  // become smaller at any time, and workers that wait for each other in a circle get out of it only by
-  // credit.
-  const bool nearly_used = budget_ || !window_.admits(limits::kPieceBytes);
-  if (window_.limited() && (nearly_used || window_.sent_bytes() - asked_at_bytes_ >= window_.bytes() / 4)) {
-    header.flags |= kFlagWantCredit;
-    asked_at_bytes_ = window_.sent_bytes();
-  }
-  route.sent_bytes += sent;
-  const bool again = route.sent[ready.at];
-  route.sent[ready.at] = true;
-  if (!again && ++route.sent_pieces == route.pieces.size()) {
-    const uint64_t between = window_.sent_bytes() - route.link_bytes_at_start;
-    op.waited_bytes.fetch_add(between - route.sent_bytes, std::memory_order_relaxed);
-  }
-  thread_.client().count_push(bytes, sent);
+  const uint64_t waited_bytes = order_.sent(step, now_ns());
+  if (waited_bytes > 0) op.waited_bytes.fetch_add(waited_bytes, std::memory_order_relaxed);
+  if (order_.asks_for_credit()) header.flags |= kFlagWantCredit;
+  thread_.client().count_push(bytes, step.bytes);
   thread_.client().sample(*route.tensor, route.tensor->group ? "push of this machine" : "push", header.round,
                           piece, data, bytes, wide ? DType::f32 : route.tensor->dtype);
   thread_.trace_frame(">", *this, header);
 }
 
 // ---- receiving
-// ---------------------------------------------------------------------------------------------
 
 ServerLink::Piece ServerLink::find(const Header& header) const {
   const auto it = routes_.find(tensor_of(header.key));
   if (it == routes_.end()) return {};
   Route& route = *it->second;
   if (!route.op || route.op->round != header.round) return {};
-  const auto at = std::lower_bound(route.pieces.begin(), route.pieces.end(), piece_of(header.key));
-  if (at == route.pieces.end() || *at != piece_of(header.key)) return {};
-  const auto position = static_cast<size_t>(at - route.pieces.begin());
-  if (route.answered[position]) return {};
-  return {&route, position};
+  const auto position = route.position_of(piece_of(header.key));
+  if (!position || route.state_of(*position) == PieceState::answered) return {};
+  return {&route, *position};
 }
 
 // Only what has been pushed can be answered. A server that answers earlier is wrong about the round: its
@@ -309,7 +208,7 @@ void ServerLink::check_pushed(const Header& header, const Piece& about) const {
   const auto it = routes_.find(tensor_of(header.key));
   if (it == routes_.end()) return;
   const bool begun = static_cast<int32_t>(header.round - it->second->rounds) < 0;
-  if (begun && (!about.route || about.route->sent[about.position])) return;
+  if (begun && (!about.route || was_sent(about.route->state_of(about.position)))) return;
   throw WireError(std::string(name_of(header.type)) + ": " + it->second->tensor->name + " piece " +
                   std::to_string(piece_of(header.key)) + " round " + std::to_string(header.round) +
                   " is answered, and was not pushed yet");
@@ -323,15 +222,10 @@ bool ServerLink::keeps_own(const Operation& op) const {
 
 std::byte* ServerLink::begin(const Header& header) {
   thread_.trace_frame("<", *this, header);
-  if (header.received > window_.sent_bytes())
-    throw WireError("the server claims more bytes than it was sent");
-  if (header.received > window_.received_bytes()) {
-    const int64_t now = now_ns();
-    const auto round_trip = [this] { return link_->round_trip_ns(); };
-    if (budget_) budget_->received(header.received - window_.received_bytes(), now, round_trip);
-    window_.received(header.received, now, round_trip);
-    overtook_ = false;
-    touched_ = true;  // credit came back: more may be sent
+  if (header.received > order_.sent_bytes()) throw WireError("the server claims more bytes than it was sent");
+  if (header.received > order_.received_bytes()) {
+    order_.credit(header.received, now_ns(), [this] { return link_->round_trip_ns(); });
+    touched_ = true;  // more may be sent
   }
   about_ = {};
   if (header.type == FrameType::credit) return nullptr;
@@ -391,10 +285,13 @@ void ServerLink::end(const Header& header, bool landed) {
       return;
     }
     case FrameType::resend:
-      return push_next(*route, static_cast<uint32_t>(position), Why::again);
+      order_.ask_again(*route, position);
+      touched_ = true;
+      return;
     case FrameType::want:
-      if (route->sent[position] || route->tensor->is_coded(op)) return;
-      return push_next(*route, static_cast<uint32_t>(position), Why::wanted);
+      order_.wanted(*route, position);
+      touched_ = true;
+      return;
     case FrameType::stall:
       thread_.client().stalled(op, text());
       return;
@@ -422,10 +319,6 @@ std::string ServerLink::text() const {
   return printable({reinterpret_cast<const char*>(small_.data()), small_.size()});
 }
 
-void ServerLink::push_next(Route& route, uint32_t position, Why why) {
-  enqueue(INT32_MAX, {&route, position, position + 1, why});
-}
-
 // The elements of a result lie in the operation's memory.
 void ServerLink::landed(Route& route, uint32_t piece, uint32_t wire_bytes) {
   const Tensor& tensor = *route.tensor;
@@ -450,17 +343,8 @@ void ServerLink::fetch(const Header& header, Route& route, std::byte* to, uint32
   throw WireError(what + peer_->error_text() + "; BYTEPS_ENABLE_IPC=0 sends payloads over sockets only");
 }
 
-void ServerLink::answered(Route& route, size_t position) {
-  const bool first = route.left == route.pieces.size();
-  route.answered[position] = true;
-  if (first) {  // what follows it may go
-    std::erase_if(unanswered_, [&](auto& waiting) {
-      if (waiting.item.route != &route) return false;
-      ready_.put_back(std::move(waiting));
-      touched_ = true;
-      return true;
-    });
-  }
+void ServerLink::answered(Route& route, uint32_t position) {
+  if (order_.answered(route, position)) touched_ = true;
   piece_done(route);
 }
 
@@ -468,7 +352,7 @@ void ServerLink::answered(Route& route, size_t position) {
 // not need any more. The wire has sent what is answered, unless the server answers what it has not read.
 void ServerLink::piece_done(Route& route) {
   if (--route.left > 0) return;
-  take_out(route);
+  order_.forget(route);
   if (link_->sending()) let_go(route);
   thread_.release(route);
 }

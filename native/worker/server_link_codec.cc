@@ -16,12 +16,10 @@ std::string ServerLink::refusal(const Route& route) const {
 }
 
 // Without a pool a piece is compressed when it is about to be sent.
-bool ServerLink::prepare(Ready& ready) {
-  Route& route = *ready.route;
-  if (!route.tensor->is_coded(*route.op) || route.encoded[ready.at] || !refusal(route).empty()) return true;
+bool ServerLink::prepare(Route& route, uint32_t position) {
+  if (!refusal(route).empty()) return true;
   try {
-    route.encoded[ready.at] = encode(route, ready.at);
-    return route.encoded[ready.at];
+    return encode(route, position);
   } catch (const std::exception& error) {
     route.refusal = route.tensor->name + ": " + error.what();
     return true;
@@ -80,8 +78,9 @@ void ServerLink::coded(const CodecOutcome& coded) {
   if (coded.job.kind == CodecJob::Kind::encode) {
     if (coded.end == CodecOutcome::End::operation_failed) return;  // it takes the route back in a moment
     if (failed) route.refusal = route.tensor->name + ": " + coded.error;
-    route.encoded[at] = true;
-    return enqueue(window_.limited() ? route.op->priority : 0, {&route, at, at + 1});
+    order_.ready(route, at);
+    touched_ = true;
+    return;
   }
   if (failed) return refuse_result(route, at, coded.error);
   landed(route, route.pieces[at], coded.job.bytes);
@@ -126,21 +125,20 @@ std::byte* ServerLink::begin_coded(const Header& header, const Route& route, uin
   return route.tensor->codec->of(piece)->landing.data();
 }
 
-void ServerLink::take_coded(const Header& header, Route& route, size_t position) {
+void ServerLink::take_coded(const Header& header, Route& route, uint32_t position) {
   const bool by_address = (header.flags & kFlagByAddress) != 0;
   const uint32_t bytes = by_address ? header.detail : header.length;
   if (by_address) {
     fetch(header, route, route.tensor->codec->of(route.pieces[position])->landing.data(), bytes);
   }
-  const auto at = static_cast<uint32_t>(position);
   CodecPool& pool = thread_.client().codecs();
   if (pool.threads() == 0) {
-    decode(route, at, bytes);
+    decode(route, position, bytes);
     landed(route, route.pieces[position], bytes);
     return answered(route, position);
   }
-  thread_.post_job(route.op->priority, {CodecJob::Kind::decode, &route, at, bytes});
-  route.answered[position] = true;
+  thread_.post_job(route.op->priority, {CodecJob::Kind::decode, &route, position, bytes});
+  order_.answered(route, position);
 }
 
 }  // namespace byteps

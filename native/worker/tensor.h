@@ -12,6 +12,7 @@
 #include "reduce/dtype.h"
 #include "wire/cut.h"
 #include "worker/operation.h"
+#include "worker/send_order.h"
 
 namespace byteps {
 
@@ -22,26 +23,17 @@ class ServerLink;
 class Tensor;
 
 // The pieces of one tensor that travel over one link. Touched by that link's thread only, after declare().
-struct Route {
+struct Route : Transfer {
   ServerLink* link = nullptr;
   Tensor* tensor = nullptr;
-  std::vector<uint32_t> pieces;      // ascending
-  bool by_address = false;           // the server may read the memory of the operation under way
-  std::shared_ptr<Operation> op;     // the operation under way
-  std::vector<bool> answered;        // by position in `pieces`
-  std::vector<bool> gathered;        // likewise; only with a local group
-  uint32_t left = 0;                 // pieces of it not yet answered
-  std::vector<bool> encoded;         // likewise by position; only with a codec
-  std::string refusal;               // why this rank could not compress it
-  uint32_t jobs = 0;                 // in the pool of codecs, or on their way back
-  bool dropped = false;              // let go of it when those have come back
-  uint64_t link_bytes_at_start = 0;  // what the link had sent when it was submitted
-  std::vector<bool> sent;            // by position: given to the wire
-  uint32_t sent_pieces = 0;          // how many of them, and their bytes
-  uint64_t sent_bytes = 0;
-  uint32_t queued = 0;      // entries of the link's queues that point here
-  uint32_t rounds = 0;      // that have begun: of a later one nothing can be answered
-  size_t active_index = 0;  // place in the thread's list of active routes
+  bool by_address = false;        // the server may read the memory of the operation under way
+  std::shared_ptr<Operation> op;  // the operation under way
+  uint32_t left = 0;              // pieces of it whose results have not landed
+  std::string refusal;            // why this rank could not compress it
+  uint32_t jobs = 0;              // in the pool of codecs, or on their way back
+  bool dropped = false;           // let go of it when those have come back
+  uint32_t rounds = 0;            // that have begun: of a later one nothing can be answered
+  size_t active_index = 0;        // place in the thread's list of active routes
 
   // What the ranks of this machine have summed lies in the destination.
   const std::byte* pushed_memory() const;
