@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "worker/tensor_codec.h"
@@ -46,9 +47,9 @@ class Operation {
   const uint16_t flags;  // kFlagAverage, kFlagBroadcast
   const uint32_t root;   // of a broadcast: a rank
   const int64_t started_ns;
-  uint32_t round = 0;           // set by the tensor when its turn comes
-  float lr = 0;                 // the learning rate that a codec may want; set before it is submitted
-  TensorCodec::Begun coding{};  // likewise, by the tensor, if it is compressed
+  uint32_t round = 0;  // set by the tensor when its turn comes
+  float lr = 0;        // the learning rate that a codec may want; set before it is submitted
+  std::optional<TensorCodec::Begun> coding;  // set with the round, if it is compressed
 
   // What overtook or preceded it: bytes of other operations that left on its links between its submission and
   // its own last piece.

@@ -2,15 +2,13 @@
 // results to where they belong.
 #pragma once
 
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
-#include "transport/shm/lease.h"
-#include "transport/shm/peer_memory.h"
 #include "transport/tcp/tcp_link.h"
 #include "worker/budget.h"
 #include "worker/codec_pool.h"
+#include "worker/payloads.h"
 #include "worker/send_order.h"
 #include "worker/tensor.h"
 
@@ -52,22 +50,14 @@ class ServerLink final : public FrameSource,
   void end(const Header& header, bool landed) override;
   void on_end(byteps::Link& link, byteps::Link::End end, const std::string& reason) override;
   uint32_t wire_bytes(const Transfer& transfer, uint32_t position) const override;
-  // Sums the ranks of this machine into what is about to be pushed. False: the operation has failed.
-  bool gather(OutFrame& out, Route& route, uint32_t position);
-  // With a codec: the payload of a piece, made once. False: the operation has failed.
-  bool encode(Route& route, uint32_t position);
-  void decode(Route& route, uint32_t position, uint32_t bytes);
-  bool prepare(Route& route, uint32_t position);
-  void fill_coded(OutFrame& out, const Route& route, uint32_t piece);
-  void take_coded(const Header& header, Route& route, uint32_t position);
-  std::byte* begin_result(const Header& header);
-  std::string text() const;
-  std::byte* begin_coded(const Header& header, const Route& route, uint32_t piece);
-  void refuse_result(const Route& route, uint32_t position, const std::string& why);
-  std::string refusal(const Route& route) const;
-  void landed(Route& route, uint32_t piece, uint32_t wire_bytes);
+  // False: the operation has failed.
+  bool fill_push(OutFrame& out, Route& route, const NextStep& step);
   void fill_refuse(OutFrame& out, const Route& route, uint32_t position, const std::string& why);
-  void fill_push(OutFrame& out, const NextStep& step);
+  std::byte* begin_result(const Header& header);
+  void end_result(const Header& header, Route& route, uint32_t position, bool has_payload);
+  void landed(Route& route, uint32_t position, uint32_t wire_bytes);
+  void refuse_result(const Route& route, uint32_t position, const std::string& why);
+  std::string text() const;
   // The piece of an operation under way that a frame from the server is about. None, if nobody waits for it
   // any more.
   struct Piece {
@@ -79,19 +69,16 @@ class ServerLink final : public FrameSource,
   bool keeps_own(const Operation& op) const;
   void let_go(const Route& route);
   void piece_done(Route& route);
-  void fetch(const Header& header, Route& route, std::byte* to, uint32_t bytes);
   void answered(Route& route, uint32_t position);
 
   IoThread& thread_;
   const uint16_t server_;
   SendOrder order_;
-  std::optional<PeerMemory> peer_;  // if payloads may go by address
-  Lease lease_;                     // of contributions pushed by address
+  Payloads payloads_;
   std::shared_ptr<TcpLink> link_;
   std::unordered_map<uint32_t, Route*> routes_;  // by tensor id
   Piece about_;                                  // what the frame that is coming in is about
   std::vector<std::byte> small_;                 // payload of an ERROR or STALL
-  Offer offer_;                                  // payload of a RESULT by address
   bool touched_ = false;
   bool wanted_ = false;
 };

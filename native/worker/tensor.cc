@@ -8,6 +8,11 @@ namespace byteps {
 
 const std::byte* Route::pushed_memory() const { return tensor->group ? op->landing() : op->src; }
 
+std::string Route::why_refused() const {
+  if (!refusal.empty()) return refusal;
+  return tensor->group ? tensor->group->disagreement(*op) : std::string();
+}
+
 void Tensor::submit(std::shared_ptr<Operation> op) {
   std::shared_ptr<Operation> before;
   {
@@ -27,7 +32,7 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
       failure = poison_;
       if (failure.kind.empty()) {
         op->round = next_round_++;
-        if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
+        if (codec && !(op->flags & kFlagBroadcast)) op->coding = codec->begin(op->round, op->lr);
       }
     }
     if (!failure.kind.empty()) op->fail(std::move(failure));
@@ -52,8 +57,6 @@ void Tensor::lack_memory(const std::shared_ptr<Operation>& op, const char* why) 
     op->fail({"memory", {}, {}, -1, {}});
   }
 }
-
-bool Tensor::is_coded(const Operation& op) const { return codec && !(op.flags & kFlagBroadcast); }
 
 uint32_t Tensor::steps() {
   std::lock_guard lock(mutex_);

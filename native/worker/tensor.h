@@ -19,6 +19,7 @@ namespace byteps {
 class Arena;
 class Client;
 class LocalGroup;
+class Payload;
 class ServerLink;
 class Tensor;
 
@@ -26,8 +27,9 @@ class Tensor;
 struct Route : Transfer {
   ServerLink* link = nullptr;
   Tensor* tensor = nullptr;
-  bool by_address = false;        // the server may read the memory of the operation under way
   std::shared_ptr<Operation> op;  // the operation under way
+  Payload* payload = nullptr;     // how its contributions and results travel
+  bool by_address = false;        // the server may read what it pushes in our memory
   uint32_t left = 0;              // pieces of it whose results have not landed
   std::string refusal;            // why this rank could not compress it
   uint32_t jobs = 0;              // in the pool of codecs, or on their way back
@@ -37,6 +39,8 @@ struct Route : Transfer {
 
   // What the ranks of this machine have summed lies in the destination.
   const std::byte* pushed_memory() const;
+  // Why this rank has nothing to push of the operation, if so.
+  std::string why_refused() const;
 };
 
 // Operations on one tensor are done one after the other, in the order of the calls: each is a round of its
@@ -60,7 +64,6 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   std::unique_ptr<TensorCodec> codec;            // if it is compressed on its way to servers
   std::unique_ptr<compress::Momentum> momentum;  // if that is applied here
 
-  bool is_coded(const Operation& op) const;
   // The state of the codec, between operations: how many rounds it has seen.
   uint32_t steps();
   void set_steps(uint32_t steps);
