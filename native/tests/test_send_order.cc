@@ -328,13 +328,11 @@ TEST(what_is_wanted_does_not_count_as_overtaking) {
   link.order.wanted(b, 0);
   link.order.wanted(b, 1);
   CHECK_EQ(link.send(), std::string("b0 wanted, b1 wanted, (nothing)"));
-  link.order.submit(c, Readiness::ready);
-  CHECK_EQ(link.send(), std::string("c0 overtakes, (nothing)"));
-  // And what was sent last is a with 0, not b with -5: nothing of priority -1 may overtake.
   Pieces d('d', 1, -1);
-  link.credit(1);
   link.order.submit(d, Readiness::ready);
-  CHECK_EQ(link.send(), std::string("(credit)"));
+  CHECK_EQ(link.send(), std::string("(credit)"));  // less urgent than a, which was sent last in its order
+  link.order.submit(c, Readiness::ready);
+  CHECK_EQ(link.send(), std::string("c0 overtakes, (credit)"));
 }
 
 TEST(the_first_two_go_before_the_first_answer_whatever_was_wanted) {
@@ -411,6 +409,7 @@ TEST(what_is_answered_all_the_same_does_not_go_again) {
   CHECK_EQ(link.send(), std::string("a0, (credit)"));
   link.order.ask_again(a, 0);
   link.answer(a, 0);
+  link.order.ask_again(a, 0);  // nor when it is asked for after that
   CHECK(a.state_of(0) == PieceState::answered);
   CHECK_EQ(link.send(), std::string("a1, (nothing)"));
 }
