@@ -12,39 +12,19 @@
 
 #include <algorithm>
 #include <mutex>
-#include <tuple>
 #include <vector>
 
+#include "worker/shared_budget.h"
 #include "worker/window.h"
 
 namespace byteps {
 
-class Budget {
+class Budget final : public SharedBudget {
  public:
-  // The place of a piece in the order.
-  struct Place {
-    int32_t priority = 0;
-    int64_t submitted_ns = 0;
-    uint64_t progress = 0;  // what part of the tensor's pieces on this link went before it, of 2^32
-    uint32_t piece = 0;
-    bool before(const Place& other) const {
-      return std::tuple(-int64_t{priority}, submitted_ns, progress, piece) <
-             std::tuple(-int64_t{other.priority}, other.submitted_ns, other.progress, other.piece);
-    }
-  };
-  class Link {
-   public:
-    virtual void nudge() = 0;  // any thread
-
-   protected:
-    ~Link() = default;
-  };
-
   // Before use. `most_bytes` is what one link may have under way.
   void add_link(uint64_t most_bytes) { window_.grow(most_bytes); }
 
-  // May this piece go now? If not, the link waits for its turn.
-  bool admit(Link& link, const Place& place, uint64_t bytes, int64_t now_ns) {
+  bool admit(Link& link, const Place& place, uint64_t bytes, int64_t now_ns) override {
     Link* next = nullptr;
     {
       std::lock_guard lock(mutex_);
@@ -68,16 +48,14 @@ class Budget {
     return true;
   }
 
-  // This piece goes now, whether there is room or not: it is more urgent than what the link has under way.
-  void pass(Link& link, uint64_t bytes, int64_t now_ns) {
+  void pass(Link& link, uint64_t bytes, int64_t now_ns) override {
     std::lock_guard lock(mutex_);
     const auto own = find(link);
     if (own != waiting_.end()) remove(own);
     window_.sent(bytes, now_ns);
   }
 
-  // The link has nothing to send any more, or is held back by something else.
-  void withdraw(Link& link) {
+  void withdraw(Link& link) override {
     Link* next = nullptr;
     {
       std::lock_guard lock(mutex_);
@@ -89,9 +67,7 @@ class Budget {
     if (next) next->nudge();
   }
 
-  // Servers are done with so many bytes more.
-  template <typename RoundTrip>
-  void received(uint64_t bytes, int64_t now_ns, RoundTrip&& rtt_ns) {
+  void received(uint64_t bytes, int64_t now_ns, const RoundTrip& rtt_ns) override {
     Link* next = nullptr;
     {
       std::lock_guard lock(mutex_);
@@ -101,12 +77,12 @@ class Budget {
     if (next) next->nudge();
   }
 
-  // What a link that has sent so many bytes may have under way: twice its part of the window. A link that is
-  // slow for a while would otherwise fill all of it, and what it holds waits in front of a server that needs
-  // the pieces of others first. Twice, because a link whose answers take longer needs more under way to keep
-  // up: held to its part it falls behind, its part shrinks with it, and it ends last with the others idle.
-  // Never less than two pieces, so that one is sent while the other is answered.
-  uint64_t part(uint64_t link_sent_bytes, uint64_t piece_bytes) {
+  // Twice the link's part of the window. A link that is slow for a while would otherwise fill all of it, and
+  // what it holds waits in front of a server that needs the pieces of others first. Twice, because a link
+  // whose answers take longer needs more under way to keep up: held to its part it falls behind, its part
+  // shrinks with it, and it ends last with the others idle. Never less than two pieces, so that one is sent
+  // while the other is answered.
+  uint64_t part(uint64_t link_sent_bytes, uint64_t piece_bytes) override {
     std::lock_guard lock(mutex_);
     const double share = static_cast<double>(link_sent_bytes) /
                          static_cast<double>(std::max<uint64_t>(1, window_.sent_bytes()));

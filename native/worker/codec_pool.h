@@ -2,7 +2,7 @@
 //
 // I/O threads post jobs and go on; a job that is done goes back to the thread that posted it. What waits here
 // is bounded: an operation has at most one job for each of its partitions, and it is one operation at a time
-// for each tensor. With no threads at all the I/O threads do the work themselves (ServerLink::next).
+// for each tensor. With no threads at all the I/O threads do the work themselves (compressed_payload.h).
 #pragma once
 
 #include <condition_variable>

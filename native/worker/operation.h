@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "local/group_operation.h"
@@ -25,8 +26,8 @@ class Operation final : public GroupOperation, public std::enable_shared_from_th
 
   const std::shared_ptr<Tensor> tensor;
   const int64_t started_ns;
-  float lr = 0;                 // the learning rate that a codec may want; set before it is submitted
-  TensorCodec::Begun coding{};  // set by the tensor when its turn comes, if it is compressed
+  float lr = 0;  // the learning rate that a codec may want; set before it is submitted
+  std::optional<TensorCodec::Begun> coding;  // set by the tensor when its turn comes, if it is compressed
 
   // What overtook or preceded it: bytes of other operations that left on its links between its submission and
   // its own last piece.

@@ -8,6 +8,11 @@ namespace byteps {
 
 const std::byte* Route::pushed_memory() const { return tensor->group ? op->landing() : op->src; }
 
+std::string Route::why_refused() const {
+  if (!refusal.empty()) return refusal;
+  return tensor->group ? tensor->group->disagreement(*op) : std::string();
+}
+
 void Tensor::submit(std::shared_ptr<Operation> op) {
   std::shared_ptr<Operation> before;
   {
@@ -26,7 +31,7 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
     failure = copy_of(poison_);
     if (!failure) {
       op->round = next_round_++;
-      if (is_coded(*op)) op->coding = codec->begin(op->round, op->lr);
+      if (codec && !(op->flags & kFlagBroadcast)) op->coding = codec->begin(op->round, op->lr);
     }
   }
   if (failure) op->fail(std::move(failure));
@@ -46,8 +51,6 @@ void Tensor::lack_memory(const std::shared_ptr<Operation>& op, const char* why) 
   } catch (const std::bad_alloc&) {  // give_up() begins with the operation itself
   }
 }
-
-bool Tensor::is_coded(const Operation& op) const { return codec && !(op.flags & kFlagBroadcast); }
 
 uint32_t Tensor::steps() {
   std::lock_guard lock(mutex_);

@@ -11,38 +11,34 @@
 #include "reduce/dtype.h"
 #include "wire/cut.h"
 #include "worker/operation.h"
+#include "worker/send_order.h"
 
 namespace byteps {
 
 class Client;
 class LocalGroup;
+class Payload;
 class ServerLink;
 class Tensor;
 
 // The pieces of one tensor that travel over one link. Touched by that link's thread only, after declare().
-struct Route {
+struct Route : Transfer {
   ServerLink* link = nullptr;
   Tensor* tensor = nullptr;
-  std::vector<uint32_t> pieces;      // ascending
-  bool by_address = false;           // the server may read the memory of the operation under way
-  std::shared_ptr<Operation> op;     // the operation under way
-  std::vector<bool> answered;        // by position in `pieces`
-  std::vector<bool> gathered;        // likewise; only with a local group
-  uint32_t left = 0;                 // pieces of it not yet answered
-  std::vector<bool> encoded;         // likewise by position; only with a codec
-  std::string refusal;               // why this rank could not compress it
-  uint32_t jobs = 0;                 // in the pool of codecs, or on their way back
-  bool dropped = false;              // let go of it when those have come back
-  uint64_t link_bytes_at_start = 0;  // what the link had sent when it was submitted
-  std::vector<bool> sent;            // by position: given to the wire
-  uint32_t sent_pieces = 0;          // how many of them, and their bytes
-  uint64_t sent_bytes = 0;
-  uint32_t queued = 0;      // entries of the link's queues that point here
-  uint32_t rounds = 0;      // that have begun: of a later one nothing can be answered
-  size_t active_index = 0;  // place in the thread's list of active routes
+  std::shared_ptr<Operation> op;  // the operation under way
+  Payload* payload = nullptr;     // how its contributions and results travel
+  bool by_address = false;        // the server may read what it pushes in our memory
+  uint32_t left = 0;              // pieces of it whose results have not landed
+  std::string refusal;            // why this rank could not compress it
+  uint32_t jobs = 0;              // in the pool of codecs, or on their way back
+  bool dropped = false;           // let go of it when those have come back
+  uint32_t rounds = 0;            // that have begun: of a later one nothing can be answered
+  size_t active_index = 0;        // place in the thread's list of active routes
 
   // What the ranks of this machine have summed lies in the destination.
   const std::byte* pushed_memory() const;
+  // Why this rank has nothing to push of the operation, if so.
+  std::string why_refused() const;
 };
 
 // Operations on one tensor are done one after the other, in the order of the calls: each is a round of its
@@ -58,7 +54,6 @@ class Tensor : public GroupTensor, public std::enable_shared_from_this<Tensor> {
   std::unique_ptr<TensorCodec> codec;            // if it is compressed on its way to servers
   std::unique_ptr<compress::Momentum> momentum;  // if that is applied here
 
-  bool is_coded(const Operation& op) const;
   // The state of the codec, between operations: how many rounds it has seen.
   uint32_t steps();
   void set_steps(uint32_t steps);
