@@ -75,7 +75,7 @@ void Shard::count_contribution(const KeyState& key, uint16_t rank, const Header&
   if (!landed || !payload) return;
   ShardCounters::bump(counters_.pushed_bytes, key.length);
   ShardCounters::bump(counters_.pushed_wire_bytes, shape.compressed ? shape.bytes : key.length);
-  if (!shape.compressed) {
+  if (!shape.compressed && key.tensor->traced) {
     sample(key, ("from " + settings_.ranks[rank]).c_str(), header.round, payload.data(),
            static_cast<DType>(header.dtype));
   }
