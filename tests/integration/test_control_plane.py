@@ -22,7 +22,7 @@ from byteps.errors import (
     PeerLostError,
 )
 from byteps.observe.limited import EACH
-from byteps.scheduler.runs import count, spread
+from byteps.tensor.runs import count, spread
 
 TWO_JOBS = "two jobs use this port; set DMLC_PS_ROOT_PORT or BYTEPS_JOB_ID"
 HASTY = {"PS_HEARTBEAT_INTERVAL": "0.1", "PS_HEARTBEAT_TIMEOUT": "1"}

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from byteps.partition import SPREAD_BYTES, USUAL_BYTES, chosen
 from byteps.scheduler.placement import Placement
 from byteps.scheduler.shares import machine_shares
+from byteps.tensor.partition import SPREAD_BYTES, USUAL_BYTES, chosen
 
 ROUNDING = 32_768
 

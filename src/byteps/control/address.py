@@ -10,8 +10,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from byteps.config.endpoint import joined
 from byteps.control import ports as ports_in_use
-from byteps.endpoint import joined
 from byteps.errors import ConfigError
 
 BACKLOG = 1_024

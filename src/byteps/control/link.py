@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from byteps import _core
 from byteps.config import Config
+from byteps.config.endpoint import joined
 from byteps.control import machine, origin
 from byteps.control.channel import Channel
 from byteps.control.connection import credentials_of, open_socket, why
@@ -25,7 +26,6 @@ from byteps.control.hello import job_number
 from byteps.control.messages import ComeBack, Failed, Leave, Message, Register, View, Waiting
 from byteps.control.patience import make_patient
 from byteps.control.shortage import is_shortage
-from byteps.endpoint import joined
 from byteps.errors import JoinError, JoinTimeoutError, ProtocolError
 from byteps.observe.logging import logger
 from byteps.observe.text import clean

@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from byteps import __version__
 from byteps.control import ports
 from byteps.launcher import ending, frames, guard, local
 from byteps.launcher.agent_output import AgentOutput
@@ -29,6 +28,7 @@ from byteps.launcher.ending import Phase
 from byteps.launcher.silence import LEAST_S
 from byteps.launcher.spec import ProcessSpec
 from byteps.launcher.supervise import Supervisor
+from byteps.version import __version__
 
 __all__ = ["main"]
 

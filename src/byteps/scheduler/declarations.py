@@ -16,16 +16,15 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from byteps import dtypes
 from byteps.control.messages import MAX_BATCH_PARTITIONS, Assigned, Conflict, Member, Placed, TensorSpec
 from byteps.errors import ProtocolError
-from byteps.partition import USUAL_BYTES, aligned
 from byteps.scheduler.names import Partial
 from byteps.scheduler.placement import Placement
-from byteps.scheduler.runs import Runs, stored
+from byteps.tensor import dtypes
+from byteps.tensor.partition import MAX_PARTITIONS, USUAL_BYTES, aligned
+from byteps.tensor.runs import Runs, stored
 
 MAX_TENSOR_BYTES = 1 << 40
-MAX_PARTITIONS = 1 << 20
 MAX_NAMES = 1 << 18
 MAX_NAME_CHARACTERS = 1 << 26  # of all names together
 MAX_PLACES = 1 << 22  # that do not repeat, of all tensors

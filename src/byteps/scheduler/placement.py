@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from byteps.partition import PIECE_BYTES, chosen
-from byteps.scheduler.runs import Place, Runs, once
+from byteps.tensor.partition import PIECE_BYTES, chosen
+from byteps.tensor.runs import Place, Runs, once
 
 MASK = (1 << 64) - 1
 HASHED = 1 << 16  # how many indices of partitions a hash can tell apart

@@ -8,6 +8,7 @@ import time
 from typing import NamedTuple
 
 from byteps.config import Config
+from byteps.config.endpoint import joined
 from byteps.control.address import same_host, wants_checksum
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
@@ -18,7 +19,6 @@ from byteps.control.memory import own_memory, readable
 from byteps.control.messages import Member, View
 from byteps.control.patience import make_patient
 from byteps.control.shortage import is_shortage
-from byteps.endpoint import joined
 from byteps.errors import HandshakeError, JoinError
 
 MAX_AT_ONCE = 64  # a server has room for 256 handshakes, of all workers

@@ -10,9 +10,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from byteps import dtypes
 from byteps.errors import PeerLostError
-from byteps.partition import USUAL_BYTES
+from byteps.tensor import dtypes
+from byteps.tensor.partition import USUAL_BYTES
 from byteps.worker.interface import NativeHandle, Place, Placement, Spec
 
 __all__ = ["PLACE", "LocalClient", "LocalControl"]

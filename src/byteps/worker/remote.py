@@ -18,9 +18,8 @@ from byteps.control.messages import Lost, Role, TensorSpec, Unreachable, View
 from byteps.errors import PeerLostError, ProtocolError
 from byteps.observe import logging
 from byteps.observe.text import clean
-from byteps.partition import USUAL_BYTES, aligned
-from byteps.scheduler.declarations import MAX_PARTITIONS
-from byteps.scheduler.runs import count, spread
+from byteps.tensor.partition import MAX_PARTITIONS, USUAL_BYTES, aligned
+from byteps.tensor.runs import count, spread
 from byteps.worker.control import ControlClient
 from byteps.worker.interface import Place, Placement, Spec
 from byteps.worker.machine import Machine

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from byteps.control import tasks
 from byteps.control.messages import MAX_BATCH_PARTITIONS, MAX_BATCH_TENSORS, Message, TensorSpec
-from byteps.dtypes import ITEM_BYTES
 from byteps.errors import BytePSError, OperationTimeoutError
-from byteps.partition import aligned
+from byteps.tensor.dtypes import ITEM_BYTES
+from byteps.tensor.partition import aligned
 
 T = TypeVar("T")
 

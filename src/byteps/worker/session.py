@@ -2,7 +2,7 @@
 
 A session is made by ``connect.join()`` from a control plane and a data plane (``interface.py``) and ends
 with ``leave()``. It works on names, dtype numbers, shapes and addresses; turning arrays and framework
-tensors into those is the business of ``byteps._arrays`` and of the plugins.
+tensors into those is the business of ``byteps.tensor.arrays`` and of the plugins.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from byteps.errors import ConfigError
+from byteps.tools.arguments import positive, size
 from byteps.tools.bench import compress_goals, report
-from byteps.tools.bench.arguments import positive, size
 from byteps.tools.bench.compress_cases import Case, cases
 from byteps.tools.bench.compress_plot import draw_codecs
 from byteps.tools.bench.interleave import interleave
@@ -18,7 +18,7 @@ from byteps.tools.bench.local_goals import HEADER, row, verdicts
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Sample, Series
-from byteps.tools.bench.units import format_time
+from byteps.tools.units import format_time
 
 __all__ = ["add_parser", "run"]
 

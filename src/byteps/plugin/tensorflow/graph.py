@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from byteps import dtypes
-from byteps._arrays import Array
-from byteps._group import Group, Started
 from byteps.errors import BytePSError, ConfigError
+from byteps.plugin.group import Group, Started
+from byteps.tensor import dtypes
+from byteps.tensor.arrays import Array
 
 __all__ = ["is_graph_of_functions", "plain_python", "run", "to_array", "to_tensor"]
 

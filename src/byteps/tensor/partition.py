@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-__all__ = ["SPREAD_BYTES", "USUAL_BYTES", "aligned", "chosen"]
+__all__ = ["MAX_PARTITIONS", "SPREAD_BYTES", "USUAL_BYTES", "aligned", "chosen"]
 
+MAX_PARTITIONS = 1 << 20  # of one tensor: what a scheduler places and a worker takes
 USUAL_BYTES = 4_096_000  # where nothing is gained by less; the accuracy of codecs was measured with it
 SPREAD_BYTES = 65_536  # the least that is worth a server of its own
 # Partitions are whole pieces (kFarPieceBytes): with a short one at the end of every partition, 4 + 2 machines
