@@ -40,7 +40,7 @@ def lost(error):
     print("lost", error.role, error.rank, error.reason, flush=True)
 
 client = ControlClient(load(), on_lost=lost, on_conflict=print, on_departed=lambda rank: None)
-view = client.join()
+view = client.register()
 print("joined", view.rank, flush=True)
 for line in sys.stdin:
     exec(line)
@@ -129,7 +129,7 @@ class Worker:
         self.view: View | None = None
 
     def join(self) -> Worker:
-        self.view = self.client.join()
+        self.view = self.client.register()
         return self
 
 

@@ -154,7 +154,7 @@ class _NotNow(Exception):
     """The scheduler has no place for this member yet."""
 
 
-async def join(
+async def enter(
     config: Config, role: str, register: Callable[[str], Register], deadline: float
 ) -> tuple[Link, View]:
     """Connect, register and wait until the job is complete, whatever starts first.

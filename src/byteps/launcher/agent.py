@@ -37,7 +37,8 @@ _READ_BYTES = 1 << 16
 
 def main() -> int:
     """Serve one launcher; the exit code is of no use to anybody but a reader of logs."""
-    # Set by whoever started us, so that a file of the user cannot break this program; it is not for his own.
+    # Whoever started this program set it, so that no file of the user stands in for a standard module. The
+    # user's own commands must not inherit it.
     os.environ.pop("PYTHONSAFEPATH", None)
     local.open_standard_fds()
     return guard.guarded(_serve)

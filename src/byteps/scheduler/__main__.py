@@ -58,7 +58,7 @@ def main() -> int:
             logging.warn_once(
                 "no job secret is set, so anybody who reaches this port can join; set BYTEPS_JOB_SECRET"
             )
-        statement.join(config)
+        statement.announce(config)
         end = asyncio.run(Scheduler(config, sock).run())
         code, reason = end.code, f"{end.error + ': ' if end.error else ''}{end.text}"
     except (BytePSError, OSError, MemoryError) as error:

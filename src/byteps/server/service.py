@@ -30,7 +30,7 @@ from byteps.control.blame import Whom
 from byteps.control.connection import Acceptor, credentials_of, why
 from byteps.control.handshake import no_probe
 from byteps.control.hello import Hello, job_number
-from byteps.control.link import Link, join, registration
+from byteps.control.link import Link, enter, registration
 from byteps.control.loss import loss, told
 from byteps.control.machines import children, piece_bytes
 from byteps.control.memory import return_probe
@@ -55,7 +55,9 @@ from byteps.observe.limited import Limited
 from byteps.observe.logging import log_native, logger, set_identity, warn_once
 from byteps.observe.text import clean
 
-VERDICT_S = 1.0  # a worker that leaves says so first, but its words take another way than its connections
+# How long to wait for the reason when a worker's data connection ends: the worker says goodbye to the
+# scheduler before it closes, but the scheduler's word may reach us after the end of the connection.
+VERDICT_S = 1.0
 FAREWELL_S = 1.0
 MAX_EARLY = 4_096  # connections of an epoch whose View has not come yet
 
@@ -112,7 +114,7 @@ class Server:
 
     async def _serve(self) -> None:
         deadline = time.monotonic() + self._config.connect_timeout_s
-        self._link, view = await join(self._config, "server", self._register, deadline)
+        self._link, view = await enter(self._config, "server", self._register, deadline)
         self._begin(view)
         while True:
             try:

@@ -16,7 +16,7 @@ from byteps import _core
 from byteps.config import Config
 from byteps.control.blame import Whom
 from byteps.control.channel import show_wire
-from byteps.control.link import Link, Progress, join, registration
+from byteps.control.link import Link, Progress, enter, registration
 from byteps.control.loss import ended, loss, told
 from byteps.control.messages import (
     Barrier,
@@ -56,12 +56,16 @@ from byteps.worker.requests import Requests, batches
 
 FAREWELL_S = 2.0
 VERDICT_S = 1.0
-MARGIN_S = 5.0  # the control thread keeps its own deadlines; this is for a thread that cannot run
+# The control thread ends a call at its deadline by itself. A caller gives up this much later, because then
+# that thread is stuck.
+MARGIN_S = 5.0
 
 OnLost = Callable[[PeerLostError], None]
 OnConflict = Callable[[int, str, str], None]  # tensor id, name, text
 OnDeparted = Callable[[int], None]  # rank of a worker that has left
-OnNames = Callable[[str, bool], None]  # which names only some ranks have; not because the others are slower
+# A sentence about names that only some ranks have declared, and whether the ranks really use different names;
+# if not, some of them may just be slower.
+OnNames = Callable[[str, bool], None]
 
 
 class ControlClient:
@@ -94,7 +98,7 @@ class ControlClient:
 
     # Calls
 
-    def join(self) -> View:
+    def register(self) -> View:
         """Register with the scheduler, which rank 0 of a job on one machine starts, and wait for everybody.
 
         JoinTimeoutError names who is missing, JoinError what was refused; the client is closed then.
@@ -102,7 +106,7 @@ class ControlClient:
         try:
             returning.require_a_job(self._config)
             started = services.start(self._config, suspended=returning.is_expected())
-            work = services.beside(started, self._join())
+            work = services.beside(started, self._register())
             view = self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
         except BaseException:
             self.close()
@@ -238,10 +242,10 @@ class ControlClient:
 
     # In the control thread
 
-    async def _join(self) -> View:
+    async def _register(self) -> View:
         config = self._config
         deadline = time.monotonic() + config.connect_timeout_s
-        self._link, view = await join(
+        self._link, view = await enter(
             config, "worker", lambda address: registration(config, "worker", address), deadline
         )
         self._rank = view.rank
@@ -288,7 +292,7 @@ class ControlClient:
             raise ProtocolError(f"the scheduler sent {type(message).__name__} to a worker")
 
     def _hear(self, message: Message) -> None:
-        """This process has left, and may come back: there is nobody to tell, but something to know."""
+        """After leaving: no session is left to tell, but a later ``init()`` must know how the job ended."""
         if isinstance(message, Departed) and message.rank == self._rank:
             self._departed.set()
         elif isinstance(message, Lost):

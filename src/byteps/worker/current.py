@@ -58,7 +58,7 @@ def init(overrides: Mapping[str, str] | None = None) -> None:
         os.environ.update(torchrun.adopted(os.environ))
         settings = config.load({**os.environ, **(overrides or {})})
         _launcher = settings.blame
-        session = connect.join(settings)
+        session = connect.become_member(settings)
 
 
 def shutdown(

@@ -25,7 +25,7 @@ from byteps.worker.interface import Place, Placement, Spec
 from byteps.worker.machine import Machine
 from byteps.worker.session import Session
 
-__all__ = ["join"]
+__all__ = ["open_session"]
 
 # A server that ends because a worker died closes our connection, too. The scheduler knows the cause: it
 # gets this long to name it before we blame the server.
@@ -33,12 +33,12 @@ VERDICT_S = 1.0
 _WAITS = " waits for "  # in what the core says of an operation that takes long
 
 
-def join(config: Config) -> Session:
+def open_session(config: Config) -> Session:
     """Register, wait for everybody, connect to every shard of every server."""
     machine = Machine(config)
     try:
         control = RemoteControl(config)
-        view = control.scheduler.join()
+        view = control.scheduler.register()
         own = view.workers()[view.rank]
         blame.tell(config.blame, blame.Joined(Whom("worker", own.rank, own.host, own.pid)))
         try:
