@@ -49,7 +49,7 @@ PYTHON = _table("""
     testing:                launcher torch
     tools:                  config errors version _core
     tools.lab:              errors launcher tools
-    tools.bench:            compress errors tools tools.lab torch _core
+    tools.bench:            compress errors tensor tools tools.lab torch _core
     tools.doctor:           byteps config control errors launcher observe scheduler tools version worker _core
 """)
 

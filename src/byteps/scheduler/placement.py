@@ -19,7 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from byteps.tensor.partition import PIECE_BYTES, chosen
+from byteps import _core
+from byteps.tensor.partition import chosen
 from byteps.tensor.runs import Place, Runs, once
 
 MASK = (1 << 64) - 1
@@ -77,7 +78,7 @@ class Placement:
         coefficient: int = 1,
         shares: Sequence[Fraction] | None = None,
         bound: int = 101,
-        piece: int = PIECE_BYTES,
+        piece: int = _core.FAR_PIECE_BYTES,
     ) -> None:
         self.loads = [[0] * count for count in shards]
         self._totals = [0] * len(shards)

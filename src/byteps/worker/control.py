@@ -47,7 +47,7 @@ from byteps.errors import (
     ProtocolError,
 )
 from byteps.observe.logging import logger
-from byteps.tensor.partition import SPREAD_BYTES
+from byteps.tensor.tuning import SPREAD_BYTES
 from byteps.worker import autopsy, returning, services
 from byteps.worker.data_connections import DataConnection, open_all
 from byteps.worker.loop_thread import LoopThread

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from byteps.errors import PeerLostError
 from byteps.tensor import dtypes
-from byteps.tensor.partition import USUAL_BYTES
+from byteps.tensor.tuning import USUAL_BYTES
 from byteps.worker.interface import NativeHandle, Place, Placement, Spec
 
 __all__ = ["PLACE", "LocalClient", "LocalControl"]

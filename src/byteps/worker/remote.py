@@ -18,8 +18,9 @@ from byteps.control.messages import Lost, Role, TensorSpec, Unreachable, View
 from byteps.errors import PeerLostError, ProtocolError
 from byteps.observe import logging
 from byteps.observe.text import clean
-from byteps.tensor.partition import MAX_PARTITIONS, USUAL_BYTES, aligned
+from byteps.tensor.partition import MAX_PARTITIONS, aligned
 from byteps.tensor.runs import count, spread
+from byteps.tensor.tuning import USUAL_BYTES
 from byteps.worker.control import ControlClient
 from byteps.worker.interface import Place, Placement, Spec
 from byteps.worker.machine import Machine
