@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from byteps.control import ports
+from byteps.control.listening import bound, listening
 from byteps.launcher import ending, frames, guard, local
 from byteps.launcher.agent_output import AgentOutput
 from byteps.launcher.display import Display
@@ -82,16 +83,7 @@ def _listener(order: frames.Open) -> socket.socket | None:
     if order.root_port < 0:
         return None
     host = order.root_host or ("::" if ":" in _addresses(os.environ)[1] else "0.0.0.0")
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, order.root_port))
-        if order.root_port:
-            sock.listen(1)  # a port that somebody listens on can be bound all the same: only this tells
-    except OSError:
-        sock.close()
-        raise
-    return sock
+    return listening(host, order.root_port, 1) if order.root_port else bound(host, 0)
 
 
 def _refuse(text: str) -> int:

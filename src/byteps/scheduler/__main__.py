@@ -9,8 +9,9 @@ import sys
 
 from byteps.config import Config
 from byteps.control import blame, starter
-from byteps.control.address import BACKLOG, bind_host, is_loopback, listen
+from byteps.control.address import bind_host, is_loopback, listen
 from byteps.control.channel import show_wire
+from byteps.control.listening import BACKLOG
 from byteps.control.shortage import LOOP, NO_MEMORY, ensure, explained, needed, take_all
 from byteps.errors import BytePSError, ConfigError
 from byteps.observe import logging
