@@ -16,7 +16,6 @@ from byteps import _core
 from byteps.config import Config
 from byteps.control.blame import Whom
 from byteps.control.channel import show_wire
-from byteps.control.link import Link, Progress, enter, registration
 from byteps.control.loss import ended, loss, told
 from byteps.control.messages import (
     Barrier,
@@ -36,6 +35,8 @@ from byteps.control.messages import (
     View,
     Waiting,
 )
+from byteps.control.progress import Progress
+from byteps.control.scheduler_channel import SchedulerChannel, enter, registration
 from byteps.control.shortage import is_shortage
 from byteps.errors import (
     BytePSError,
@@ -87,7 +88,7 @@ class ControlClient:
         self._on_departed = on_departed
         self._on_names = on_names
         self._thread = LoopThread("byteps-control")
-        self._link: Link | None = None
+        self._channel: SchedulerChannel | None = None
         self._reader: asyncio.Task[None] | None = None
         self._requests = Requests()
         self._failure: BytePSError | None = None
@@ -180,7 +181,7 @@ class ControlClient:
 
     def report(self, message: Lost | Unreachable) -> None:
         """Tell the scheduler that a member is gone or out of reach; it decides, and tells everybody."""
-        self._thread.run(lambda: self._link.send(message) if self._link is not None else None)
+        self._thread.run(lambda: self._channel.send(message) if self._channel is not None else None)
 
     def close(self) -> None:
         """End the thread and the connections without a goodbye; fine to call twice."""
@@ -234,7 +235,7 @@ class ControlClient:
 
     def inherited_fds(self) -> list[int]:
         """Sockets that a forked child must let go of, or peers would not see this process die."""
-        return [] if self._link is None else list(self._link.fds)
+        return [] if self._channel is None else list(self._channel.fds)
 
     def is_connected(self) -> bool:
         """Whether the scheduler is still there for this client."""
@@ -245,21 +246,21 @@ class ControlClient:
     async def _register(self) -> View:
         config = self._config
         deadline = time.monotonic() + config.connect_timeout_s
-        self._link, view = await enter(
+        self._channel, view = await enter(
             config, "worker", lambda address: registration(config, "worker", address), deadline
         )
         self._rank = view.rank
-        self._reader = asyncio.ensure_future(self._read(self._link))
+        self._reader = asyncio.ensure_future(self._read(self._channel))
         return view
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, channel: SchedulerChannel) -> None:
         try:
             while self._failure is None:
-                await self._handle(await link.receive())
+                await self._handle(await channel.receive())
         except (OSError, ProtocolError) as error:
             await self._lose_scheduler(str(error))
         finally:
-            link.close()
+            channel.close()
 
     async def _lose_scheduler(self, reason: str) -> None:
         found = None if self._leaving else await autopsy.of("scheduler", self._config)
@@ -319,29 +320,29 @@ class ControlClient:
             logger.exception("a callback of the control thread failed")
 
     async def _ask(self, what: str, make: Callable[[int], Message], timeout_s: float) -> Message:
-        if self._link is None or self._leaving:
+        if self._channel is None or self._leaving:
             raise NotInitializedError(f"{what}: this process is not a member of a job")
-        return await self._requests.ask(what, make, self._link.send, timeout_s)
+        return await self._requests.ask(what, make, self._channel.send, timeout_s)
 
     async def _leave(self, message: Leave) -> None:
         self._leaving = True
         self._requests.fail(NotInitializedError("this process has left the job"))
-        if self._link is None or self._reader is None or self._failure is not None:
+        if self._channel is None or self._reader is None or self._failure is not None:
             return
         if message.suspend:
-            self._link.send(message)
+            self._channel.send(message)
             heard = asyncio.ensure_future(self._departed.wait())
             either: set[asyncio.Future[Any]] = {heard, self._reader}
             await asyncio.wait(either, timeout=FAREWELL_S, return_when=asyncio.FIRST_COMPLETED)
             heard.cancel()
         else:
-            self._link.leave(message, FAREWELL_S)
+            self._channel.leave(message, FAREWELL_S)
             await asyncio.wait({self._reader}, timeout=FAREWELL_S)
 
     def _end(self) -> None:
         self._leaving = True
         if self._reader is not None:
             self._reader.cancel()
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None

@@ -13,11 +13,11 @@ from byteps.control.address import same_host, wants_checksum
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import NO_MEMORY
-from byteps.control.link import FIRST_RETRY_S, LAST_RETRY_S
 from byteps.control.machine import key
 from byteps.control.memory import own_memory, readable
 from byteps.control.messages import Member, View
 from byteps.control.patience import make_patient
+from byteps.control.scheduler_channel import FIRST_RETRY_S, LAST_RETRY_S
 from byteps.control.shortage import is_shortage
 from byteps.errors import HandshakeError, JoinError
 
