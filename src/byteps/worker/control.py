@@ -1,5 +1,6 @@
-"""A worker's side of the control plane: join, declare, barrier, leave, and word of who is lost.
+"""A worker's side of the control plane: register, declare, barrier, leave, and word of who is lost.
 
+A session uses it as it is (``interface.Control``); below it there is only the channel to the scheduler.
 Everything runs in one daemon thread with an asyncio loop; the methods may be called from any thread and
 block, bounded. Callbacks run in the control thread and must not block.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,9 +53,10 @@ from byteps.observe.logging import logger
 from byteps.tensor.tuning import SPREAD_BYTES
 from byteps.worker import autopsy, returning, services
 from byteps.worker.data_connections import DataConnection, open_all
+from byteps.worker.interface import Placement, Spec
 from byteps.worker.loop_thread import LoopThread
 from byteps.worker.machine import Machine
-from byteps.worker.requests import Requests, batches
+from byteps.worker.requests import Requests, batches, placements, told_spec
 
 FAREWELL_S = 2.0
 VERDICT_S = 1.0
@@ -91,6 +94,8 @@ class ControlClient:
         self._channel: SchedulerChannel | None = None
         self._reader: asyncio.Task[None] | None = None
         self._requests = Requests()
+        self._readers: list[int] = []
+        self._sockets: list[tuple[int, int]] = []  # (descriptor, inode), once all are open
         self._failure: BytePSError | None = None
         self._leaving = False
         self._rank = -1
@@ -116,7 +121,11 @@ class ControlClient:
         returning.let_go()
         return view
 
-    def declare(self, tensors: Sequence[TensorSpec]) -> list[Placed]:
+    def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
+        """As ``place``, for a session: specs and generations in, the place of every partition out."""
+        return placements(self.place([told_spec(spec, generation) for spec, generation in specs]))
+
+    def place(self, tensors: Sequence[TensorSpec]) -> list[Placed]:
         """Tell the scheduler about tensors; learn their ids and places.
 
         DeclarationError names every tensor that ranks disagree on, OutOfMemoryError those that a server has
@@ -163,6 +172,9 @@ class ControlClient:
         ``suspend`` keeps the connection until the next client of this process has joined (``returning``).
         ``because``: the loss that ends this process.
         """
+        for fileno in self._readers:
+            self.remove_reader(fileno)
+        self._readers.clear()
         if self._leaving:
             return
         lost = None
@@ -193,7 +205,8 @@ class ControlClient:
         self._thread.stop()
 
     def add_reader(self, fileno: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` in the control thread whenever the descriptor is readable."""
+        """Call ``callback`` in the control thread whenever the descriptor is readable, until ``leave``."""
+        self._readers.append(fileno)
         self._thread.run(lambda: self._thread.loop.add_reader(fileno, callback))
 
     def remove_reader(self, fileno: int) -> None:
@@ -207,7 +220,10 @@ class ControlClient:
         """A connection to every shard of every server, opened side by side; all or none."""
         deadline = time.monotonic() + self._config.connect_timeout_s
         work = self._requests.unless_failed(open_all(self._config, view, deadline))
-        return self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
+        found = self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
+        fds = [*(self._channel.fds if self._channel is not None else ()), *(each.fd for each in found)]
+        self._sockets = [(fd, os.fstat(fd).st_ino) for fd in fds]
+        return found
 
     def form_group(self, machine: Machine, view: View) -> _core.LocalGroup | None:
         """The group of this rank's machine; raises as soon as a member is lost."""
@@ -235,7 +251,10 @@ class ControlClient:
 
     def inherited_fds(self) -> list[int]:
         """Sockets that a forked child must let go of, or peers would not see this process die."""
-        return [] if self._channel is None else list(self._channel.fds)
+        if not self._sockets:
+            return [] if self._channel is None else list(self._channel.fds)
+        # A socket may have been closed since, and its number may belong to a file of the user now.
+        return [fd for fd, inode in self._sockets if _inode(fd) == inode]
 
     def is_connected(self) -> bool:
         """Whether the scheduler is still there for this client."""
@@ -346,3 +365,10 @@ class ControlClient:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+def _inode(fd: int) -> int:
+    try:
+        return os.fstat(fd).st_ino
+    except OSError:
+        return -1
