@@ -21,8 +21,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from byteps.tools.arguments import list_of, one_of, positive
 from byteps.tools.bench import report
-from byteps.tools.bench.arguments import list_of, one_of, positive
 from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.local_ranks import environment
 from byteps.tools.bench.machine import busy

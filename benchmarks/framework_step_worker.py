@@ -50,9 +50,9 @@ def mxnet_step(tensors: int, elements: int, factor: int) -> Step:
     import mxnet as mx
 
     import byteps.mxnet as bps
-    from byteps._group import Group
     from byteps.mxnet.memory import item
     from byteps.mxnet.ops import run_in_place
+    from byteps.plugin.group import Group
 
     values = [mx.nd.full((elements,), 4 ** bps.rank()) for _ in range(tensors)]
     gradients = [value.copy() for value in values]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from byteps.tools.arguments import positive
 from byteps.tools.bench import report
-from byteps.tools.bench.arguments import positive
 from byteps.tools.bench.machine import busy, processor_time
 from byteps.tools.bench.screen import say
 from byteps.tools.bench.series import Series

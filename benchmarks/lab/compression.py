@@ -21,14 +21,14 @@ from typing import Any
 import figures
 from common import ETHERNET, arguments, environment, finish, parser, told
 
-from byteps.tools.bench.arguments import list_of, one_of, positive
+from byteps.tools.arguments import list_of, one_of, positive
 from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.members import Message
 from byteps.tools.bench.screen import progress, table
 from byteps.tools.bench.series import Series, ratio_of
 from byteps.tools.bench.stats import Goal, Verdict, judge, orders
-from byteps.tools.bench.units import format_time
 from byteps.tools.lab.layout import Layout
+from byteps.tools.units import format_time
 
 POINTS = 1.5
 PLAIN = "uncompressed"

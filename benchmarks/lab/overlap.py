@@ -31,7 +31,7 @@ from formulas import layout_of, optimum_s
 from networks import NETWORKS
 from scaled import Scaled, ideal_s, scaled
 
-from byteps.tools.bench.arguments import list_of, natural, one_of, positive
+from byteps.tools.arguments import list_of, natural, one_of, positive
 from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.members import Message
@@ -39,7 +39,7 @@ from byteps.tools.bench.screen import table
 from byteps.tools.bench.series import Sample, Series, ratio_of
 from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
 from byteps.tools.bench.team import STEP_TIMEOUT_S
-from byteps.tools.bench.units import format_time
+from byteps.tools.units import format_time
 
 METHODS = ("alone", "ddp-gloo", "fifo", "priority", "cross-barrier")
 CROSS, THEIRS = "cross-barrier", "ddp-gloo"

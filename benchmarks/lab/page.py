@@ -21,7 +21,7 @@ import was
 from common import told
 
 from byteps.tools.bench.stats import Ratio, quantile
-from byteps.tools.bench.units import format_time
+from byteps.tools.units import format_time
 
 __all__ = [
     "TABLES",

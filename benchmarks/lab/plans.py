@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from common import ETHERNET
 
+from byteps.tools.arguments import size
 from byteps.tools.bench import gradient_sets
-from byteps.tools.bench.arguments import size
 from byteps.tools.lab import Wire
 
 __all__ = ["USUAL_LOAD", "Case", "Load", "Plan", "case", "chosen", "kind", "load", "usual"]

@@ -19,14 +19,14 @@ import figures
 from common import ETHERNET, arguments, environment, finish, parser
 from formulas import optimum_s
 
-from byteps.tools.bench.arguments import list_of, positive
+from byteps.tools.arguments import list_of, positive
 from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.screen import table
 from byteps.tools.bench.series import Sample, Series
 from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
-from byteps.tools.bench.units import format_time
 from byteps.tools.lab.layout import Layout
+from byteps.tools.units import format_time
 
 WORKERS, TINY_WORKERS = "1,2,3,4,6,8", "1,2"
 FLAT = 1.10

@@ -28,7 +28,7 @@ from common import ETHERNET, arguments, environment, finish, parser, told
 from formulas import layout_of, optimum_s
 from kvstore import KVStore
 
-from byteps.tools.bench.arguments import list_of, positive
+from byteps.tools.arguments import list_of, positive
 from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.members import Message
@@ -36,8 +36,8 @@ from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Sample, Series, ratio_of
 from byteps.tools.bench.stats import Goal, Verdict, judge
 from byteps.tools.bench.team import STEP_TIMEOUT_S
-from byteps.tools.bench.units import format_time
 from byteps.tools.lab import Wire
+from byteps.tools.units import format_time
 
 BENCHMARKS = Path(__file__).parents[1]
 RUNS, TINY_RUNS = "4@200,4@1000,2@1000", "2@200"

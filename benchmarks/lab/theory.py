@@ -26,14 +26,14 @@ from common import ETHERNET, arguments, environment, finish, parser, told
 from formulas import layout_of, link_bytes, optimum_s, ring_s
 from plans import USUAL_LOAD, Load, Plan, case, chosen, kind, load, usual
 
-from byteps.tools.bench.arguments import list_of, positive
+from byteps.tools.arguments import list_of, positive
 from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.lab_cluster import LabCluster
 from byteps.tools.bench.screen import table
 from byteps.tools.bench.series import Sample, Series, ratio_of
 from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
-from byteps.tools.bench.units import format_time
 from byteps.tools.lab import Losses, Traffic, Wire
+from byteps.tools.units import format_time
 
 PEERS = ("byteps", "gloo")
 TINY_CASES, TINY_LOADS = "2+1,4+0,4+4", "4M"

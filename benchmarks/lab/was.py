@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from byteps.tools.bench.stats import quantile
-from byteps.tools.bench.units import format_time
+from byteps.tools.units import format_time
 
 __all__ = ["rows"]
 

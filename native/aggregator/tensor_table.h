@@ -21,7 +21,7 @@ namespace byteps {
 
 struct TensorInfo {
   // Where partitions lie that follow one another. Places repeat, and are said once: a terabyte has a quarter
-  // of a million partitions (see byteps.scheduler.runs).
+  // of a million partitions (see byteps.tensor.runs).
   struct Run {
     static constexpr int32_t kElsewhere = -1;
     uint32_t times;

@@ -44,6 +44,7 @@ void bind_wire(nb::module_& m) {
   m.attr("HEADER_BYTES") = kHeaderBytes;
   m.attr("PROTOCOL_VERSION") = int{kProtocolVersion};
   m.attr("MAX_CONTROL_BYTES") = limits::kMaxControlBytes;
+  m.attr("MAX_TENSOR_BYTES") = limits::kMaxTensorBytes;
   m.attr("PIECE_BYTES") = limits::kPieceBytes;
   m.attr("FAR_PIECE_BYTES") = limits::kFarPieceBytes;
   for (const auto type :

@@ -17,7 +17,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from byteps._version import __version__
 from byteps.errors import (
     BytePSError,
     ConfigError,
@@ -32,11 +31,12 @@ from byteps.errors import (
     ProtocolError,
     UnsupportedTensorError,
 )
+from byteps.version import __version__
 from byteps.worker import current as _current
 from byteps.worker.handle import Handle, ensure
 
 if TYPE_CHECKING:
-    from byteps._verbs import broadcast, declare, push_pull, push_pull_async
+    from byteps.plugin.verbs import broadcast, declare, push_pull, push_pull_async
     from byteps.worker.arena import empty
 
 __all__ = [
@@ -82,18 +82,18 @@ _VERBS = ("broadcast", "declare", "push_pull", "push_pull_async")  # on arrays: 
 
 def __getattr__(name: str) -> Any:
     if name == "compress":  # set_rates(), register(): for those who want them
-        import importlib
+        import byteps.compress
 
-        return importlib.import_module("byteps.compress")
+        return byteps.compress
     if name == "empty":  # needs the native core, but neither NumPy nor a job
         from byteps.worker.arena import empty
 
         return globals().setdefault("empty", empty)
     if name not in _VERBS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from byteps import _verbs
+    from byteps.plugin import verbs
 
-    globals().update((verb, getattr(_verbs, verb)) for verb in _VERBS)
+    globals().update((verb, getattr(verbs, verb)) for verb in _VERBS)
     return globals()[name]
 
 

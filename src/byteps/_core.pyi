@@ -6,6 +6,7 @@ from typing import Literal
 HEADER_BYTES: int
 PROTOCOL_VERSION: int
 MAX_CONTROL_BYTES: int
+MAX_TENSOR_BYTES: int
 PIECE_BYTES: int  # on one machine
 FAR_PIECE_BYTES: int  # between machines
 FRAME_HELLO: int

@@ -6,7 +6,7 @@ import numpy as np
 from interfaces import Array
 from suite import SHAPES, Context, check
 
-from byteps import dtypes
+from byteps.tensor import dtypes
 from byteps.testing import exact
 
 # NaN with payloads and both signs, both zeros, infinities, the smallest subnormal, and plain numbers.

@@ -10,7 +10,8 @@ from suite import Context, check
 
 import byteps.compress
 from byteps.compress import CodecSpec, parse
-from byteps.partition import USUAL_BYTES, aligned
+from byteps.tensor.partition import aligned
+from byteps.tensor.tuning import USUAL_BYTES
 from byteps.worker import current
 
 HAS_CODECS = importlib.util.find_spec("byteps.worker.codecs") is not None

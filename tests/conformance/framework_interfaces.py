@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from interfaces import Array, Interface
 
-from byteps import dtypes
+from byteps.tensor import dtypes
 
 
 def _bits(array: Array) -> Array:

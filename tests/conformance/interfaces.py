@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from byteps import dtypes
+from byteps.tensor import dtypes
 
 Array = np.ndarray[Any, Any]
 

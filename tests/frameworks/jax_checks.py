@@ -11,8 +11,8 @@ import optax
 from frame_suite import COMPRESSION, HAS_CODECS, check, check_before_init, close, data, raises
 
 import byteps.jax as bps
-from byteps import dtypes
 from byteps.errors import ConfigError, DeclarationError, NotInitializedError, UnsupportedTensorError
+from byteps.tensor import dtypes
 from byteps.testing import exact
 
 jax.config.update("jax_enable_x64", True)

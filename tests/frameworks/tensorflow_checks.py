@@ -11,9 +11,9 @@ import tensorflow as tf
 from frame_suite import check, check_before_init, raises
 
 import byteps.tensorflow as bps
-from byteps import dtypes
 from byteps.errors import ConfigError, NotInitializedError, UnsupportedTensorError
-from byteps.tensorflow._needs import check as check_tensorflow
+from byteps.plugin.tensorflow.needs import check as check_tensorflow
+from byteps.tensor import dtypes
 from byteps.testing import exact
 
 

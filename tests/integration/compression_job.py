@@ -13,7 +13,7 @@ import byteps.torch.cross_barrier as crossing
 from byteps.compress import CodecSpec, set_rates
 from byteps.compress.reference.pipeline import Pipeline
 from byteps.errors import BytePSError, ConfigError, DeclarationError
-from byteps.partition import USUAL_BYTES
+from byteps.tensor.tuning import USUAL_BYTES
 from byteps.testing.checks import Checks
 from byteps.torch.parallel import DistributedDataParallel
 from byteps.worker import current

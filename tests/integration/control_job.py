@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import TypeVar
 
 from byteps.config import Config, load
-from byteps.control.link import Link, connect, registration
 from byteps.control.messages import Conflict, Message, View
+from byteps.control.scheduler_channel import SchedulerChannel, connect, registration
 from byteps.errors import NotInitializedError
 from byteps.worker.control import ControlClient
 from byteps.worker.loop_thread import LoopThread
@@ -40,7 +40,7 @@ def lost(error):
     print("lost", error.role, error.rank, error.reason, flush=True)
 
 client = ControlClient(load(), on_lost=lost, on_conflict=print, on_departed=lambda rank: None)
-view = client.join()
+view = client.register()
 print("joined", view.rank, flush=True)
 for line in sys.stdin:
     exec(line)
@@ -129,7 +129,7 @@ class Worker:
         self.view: View | None = None
 
     def join(self) -> Worker:
-        self.view = self.client.join()
+        self.view = self.client.register()
         return self
 
 
@@ -141,7 +141,7 @@ class RawMember:
         self._link = self._thread.call(self._connect(config, role), LIMIT_S)
         self.send(registration(config, role, "127.0.0.1", **server))
 
-    async def _connect(self, config: Config, role: str) -> Link:
+    async def _connect(self, config: Config, role: str) -> SchedulerChannel:
         while True:
             try:
                 return await connect(config, role, secrets.randbits(62))

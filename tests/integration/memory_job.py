@@ -137,7 +137,7 @@ def attack(fifos: str, way: str) -> Any:
         else:
             codec = codec_of({"compressor": "onebit"})
             spec = TensorSpec("huge", 0, FLOAT32, [large // 4], codec)
-            (placed,) = bps._current.session._control.scheduler.declare([spec])  # type: ignore
+            (placed,) = bps._current.session._control.place([spec])  # type: ignore
             key = placed.tensor_id << 32
             send_raw(*(frame(PUSH, key | piece, b"\0" * 4, codec=ONEBIT) for piece in range(4)))
     total = small_sum()

@@ -23,7 +23,7 @@ from byteps.errors import (
     PeerLostError,
 )
 from byteps.observe.limited import EACH
-from byteps.scheduler.runs import count, spread
+from byteps.tensor.runs import count, spread
 
 TWO_JOBS = "two jobs use this port; set DMLC_PS_ROOT_PORT or BYTEPS_JOB_ID"
 HASTY = {"PS_HEARTBEAT_INTERVAL": "0.1", "PS_HEARTBEAT_TIMEOUT": "1"}
@@ -178,7 +178,7 @@ def test_a_job_that_runs_is_not_disturbed_by_a_later_one() -> None:
         late = [job.scheduler(BYTEPS_LISTEN_FD=""), job.server(), job.worker_process(0)]
         for process in late:
             assert process.wait() == 1 and TWO_JOBS in process.output
-        workers[0].client.declare([TensorSpec("x", 0, 0, [4])])
+        workers[0].client.place([TensorSpec("x", 0, 0, [4])])
         workers[0].client.leave()
         assert (servers[0].wait(), scheduler.wait()) == (0, 0)
 
@@ -238,7 +238,7 @@ def test_strangers_cost_a_line_and_nothing_else(seed: int) -> None:
             silent.append(socket.create_connection(("127.0.0.1", port), LIMIT_S))
         for connection in workers[0].client.open_data_connections(view):  # with the silent ones still there
             os.close(connection.fd)
-        assert workers[0].client.declare([TensorSpec("x", 0, 0, [4])])[0].placement == [(1, [(0, 0)])]
+        assert workers[0].client.place([TensorSpec("x", 0, 0, [4])])[0].placement == [(1, [(0, 0)])]
         workers[0].client.leave()
         assert (servers[0].wait(), scheduler.wait()) == (0, 0)
         for stranger in silent:
@@ -304,8 +304,8 @@ def test_member_that_breaks_the_protocol_is_lost_by_name() -> None:
 def test_declarations_and_barriers() -> None:
     with running(2, 2, BYTEPS_PARTITION_BYTES="64") as (job, _, _, workers):
         specs = [TensorSpec(f"layer.{n}", 0, 0, [n, 8]) for n in range(40)]
-        first = job.background(lambda: workers[0].client.declare(specs))
-        second = job.background(lambda: workers[1].client.declare(specs[::-1]))
+        first = job.background(lambda: workers[0].client.place(specs))
+        second = job.background(lambda: workers[1].client.place(specs[::-1]))
         placed = first.result(LIMIT_S)
         assert placed == second.result(LIMIT_S)[::-1]
         assert len({one.tensor_id for one in placed}) == 40
@@ -320,13 +320,13 @@ def test_declarations_and_barriers() -> None:
 def test_conflict_reaches_every_worker() -> None:
     with running(3, 1) as (_, _, _, workers):
         good, bad = TensorSpec("w", 0, 0, [4]), TensorSpec("w", 0, 1, [2, 2])
-        placed = workers[0].client.declare([good])
+        placed = workers[0].client.place([good])
         with pytest.raises(
             DeclarationError, match=r"'w'.*worker 0 .*float32 \[4\].*worker 1 .*float64 \[2, 2\]"
         ):
-            workers[1].client.declare([bad])
+            workers[1].client.place([bad])
         with pytest.raises(DeclarationError):
-            workers[2].client.declare([good])
+            workers[2].client.place([good])
         for worker in workers:
             told = worker.conflicts.get(timeout=LIMIT_S)
             assert (told.tensor_id, told.name) == (placed[0].tensor_id, "w") and "float64 [2, 2]" in told.text
@@ -383,7 +383,7 @@ def test_death_or_hang_of_anybody_is_told_to_all(victim: str, how: signal.Signal
             wait.result(LIMIT_S)
         assert (raised.value.role, raised.value.rank) == expected
         with pytest.raises(PeerLostError):  # and so does everything later
-            worker.client.declare([TensorSpec("x", 0, 0, [1])])
+            worker.client.place([TensorSpec("x", 0, 0, [1])])
         for name, process in processes.items():
             if name == victim:
                 continue
@@ -456,7 +456,7 @@ def test_interrupted_start_up_ends_at_once() -> None:
 def test_suspend_and_resume_is_a_new_epoch() -> None:
     with running(2, 1) as (job, scheduler, servers, workers):
         for worker in workers:
-            worker.client.declare([TensorSpec("x", 0, 0, [4])])
+            worker.client.place([TensorSpec("x", 0, 0, [4])])
             worker.client.leave(suspend=True)
             with pytest.raises(NotInitializedError):
                 worker.client.barrier(1.0)
@@ -465,7 +465,7 @@ def test_suspend_and_resume_is_a_new_epoch() -> None:
         for worker in resumed:
             assert worker.view is not None and (worker.view.epoch, worker.view.size) == (2, 2)
             # The first epoch's declarations are forgotten: this would be a conflict.
-            assert worker.client.declare([TensorSpec("x", 0, 1, [5])])[0].tensor_id == 0
+            assert worker.client.place([TensorSpec("x", 0, 1, [5])])[0].tensor_id == 0
             for connection in worker.client.open_data_connections(worker.view):
                 os.close(connection.fd)
             worker.client.leave()

@@ -30,8 +30,8 @@ from byteps.control.channel import Channel
 from byteps.control.connection import Acceptor, Credentials, open_socket
 from byteps.control.handshake import AcceptorHandshake, ClientHandshake
 from byteps.control.hello import Challenge, Hello, Proof, Reject, Welcome, job_number
-from byteps.control.link import Link, connect, registration
 from byteps.control.messages import Ask, Barrier, Declare, Leave, Lost, Message, Register, TensorSpec
+from byteps.control.scheduler_channel import SchedulerChannel, connect, registration
 from byteps.errors import HandshakeError, ProtocolError
 from byteps.launcher import frames
 from byteps.launcher.spec import ProcessSpec
@@ -281,9 +281,9 @@ def test_observers_that_make_no_sense(seed: int, monkeypatch: pytest.MonkeyPatch
 # ---- the whole scheduler
 
 
-async def misbehave(rng: random.Random, link: Link) -> None:
+async def misbehave(rng: random.Random, link: SchedulerChannel) -> None:
     """A member that registered, and now says anything at all."""
-    transport = link._channel._transport
+    transport = link._transport
     for _ in range(rng.randrange(1, 8)):
         transport.write(stream(rng))
         if rng.random() < 0.5:
@@ -336,7 +336,7 @@ def test_members_that_say_anything_end_a_job_but_never_the_scheduler_by_an_excep
         outside = come_and_go(rng, config.root_port)
         await asyncio.gather(outside, *(misbehave(rng, link) for link in links))
         for link in links:
-            link._channel.shut(LIMIT_S)
+            link.shut(LIMIT_S)
         if scheduler._readers:
             await asyncio.wait(scheduler._readers, timeout=1.0)
         if not running.done():  # some jobs just go on, or never begin

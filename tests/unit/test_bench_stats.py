@@ -15,7 +15,7 @@ from byteps.tools.bench.push_pull_memory import growth
 from byteps.tools.bench.push_pull_sizes import settle
 from byteps.tools.bench.series import Series, ratio_of, rounds_per_sample
 from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge, orders, quantile, speed_ratio, summarize
-from byteps.tools.bench.units import format_bytes, format_count, format_time, parse_bytes
+from byteps.tools.units import format_bytes, format_count, format_time, parse_bytes
 
 MB = 1024**2
 

@@ -40,7 +40,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
         made.append(Session(config, Place(1, 2, 0, 1), planes.FakeControl(), planes.FakeClient()))  # type: ignore[arg-type]
         return made[-1]
 
-    monkeypatch.setattr(connect, "join", join)
+    monkeypatch.setattr(connect, "become_member", join)
     return made
 
 
@@ -97,7 +97,7 @@ def test_a_failed_init_can_be_tried_again(monkeypatch: pytest.MonkeyPatch, joine
         raise JoinError("nobody there")
 
     with monkeypatch.context() as patch:
-        patch.setattr(connect, "join", refuse)
+        patch.setattr(connect, "become_member", refuse)
         with pytest.raises(JoinError):
             byteps.init()
     assert not byteps.is_initialized()

@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from byteps import dtypes
 from byteps.control.messages import Assigned, BarrierDone, Member, Placed, TensorSpec
 from byteps.errors import ProtocolError
 from byteps.scheduler import declarations as limits
 from byteps.scheduler.barriers import Barriers
 from byteps.scheduler.declarations import Declarations
 from byteps.scheduler.placement import Placement
-from byteps.scheduler.runs import count, stored
+from byteps.tensor import dtypes
+from byteps.tensor.runs import count, stored
 
 FLOAT32, FLOAT64 = dtypes.NUMBERS["float32"], dtypes.NUMBERS["float64"]
 

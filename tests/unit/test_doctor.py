@@ -7,7 +7,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from byteps._version import __version__
 from byteps.config import load
 from byteps.control.messages import Presence, Register, Status
 from byteps.control.said import unpack
@@ -29,6 +28,7 @@ from byteps.tools.doctor.findings import (
     warn,
 )
 from byteps.tools.doctor.paths import Link, Path
+from byteps.version import __version__
 
 GOOD = Machine(
     host="a",

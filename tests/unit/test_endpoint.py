@@ -6,8 +6,7 @@ import argparse
 
 import pytest
 
-from byteps import endpoint
-from byteps.config import load
+from byteps.config import endpoint, load
 from byteps.control.address import text_of
 from byteps.errors import ConfigError
 from byteps.launcher import nodes, ssh

@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 
 import planes  # noqa: E402
 
-from byteps import config, dtypes  # noqa: E402
+from byteps import config  # noqa: E402
 from byteps.errors import BytePSError, NotInitializedError, PeerLostError  # noqa: E402
+from byteps.tensor import dtypes  # noqa: E402
 from byteps.torch.compression import Compression  # noqa: E402
 from byteps.torch.gradients import GradientExchange  # noqa: E402
 from byteps.torch.in_flight import InFlight  # noqa: E402

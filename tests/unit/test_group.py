@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import byteps
-from byteps import dtypes
-from byteps._agreement import Agreement
-from byteps._group import Group, Item, numbered
 from byteps.errors import NotInitializedError
+from byteps.plugin.agreement import Agreement
+from byteps.plugin.group import Group, Item, numbered
+from byteps.tensor import dtypes
 
 FLOAT32 = dtypes.NUMBERS["float32"]
 

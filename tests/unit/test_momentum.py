@@ -8,8 +8,9 @@ import torch
 
 import byteps
 import byteps.torch as bps
-from byteps import _core, dtypes
+from byteps import _core
 from byteps.compress.reference.momentum import nesterov
+from byteps.tensor import dtypes
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])

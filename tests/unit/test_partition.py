@@ -7,10 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from byteps.partition import SPREAD_BYTES, USUAL_BYTES, chosen
+from byteps import _core
 from byteps.scheduler.placement import Placement
 from byteps.scheduler.shares import machine_shares
+from byteps.tensor.partition import chosen
+from byteps.tensor.tuning import SPREAD_BYTES, USUAL_BYTES
 
+PIECE = _core.FAR_PIECE_BYTES
 ROUNDING = 32_768
 
 
@@ -31,7 +34,7 @@ def test_at_most_a_quarter_of_the_smallest_share_and_at_least_64_kib(shares: lis
     rng = random.Random(seed)
     for _ in range(200):
         nbytes = int(2 ** rng.uniform(0, 36))
-        size = chosen(nbytes, shares)
+        size = chosen(nbytes, shares, PIECE)
         smallest = nbytes * min(shares)
         assert SPREAD_BYTES <= size <= USUAL_BYTES and size % 8 == 0
         assert size <= max(smallest / 4, min(smallest, 4 * SPREAD_BYTES), SPREAD_BYTES) + 2 * ROUNDING
@@ -60,7 +63,9 @@ def test_a_megabyte_is_spread_over_all_servers() -> None:
 
 
 def test_one_server_has_nobody_to_share_with() -> None:
-    assert chosen(1 << 30, equal(1)) == chosen(1 << 30, [Fraction(0), Fraction(1)]) == USUAL_BYTES
+    assert (
+        chosen(1 << 30, equal(1), PIECE) == chosen(1 << 30, [Fraction(0), Fraction(1)], PIECE) == USUAL_BYTES
+    )
 
 
 def test_on_one_machine_nothing_is_gained_by_parts_of_pieces() -> None:

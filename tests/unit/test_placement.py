@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from byteps.partition import aligned
 from byteps.scheduler.placement import HASHED, HASHES, Placement, djb2, naive, sdbm
-from byteps.scheduler.runs import Place, count, spread, stored
 from byteps.scheduler.shares import machine_shares
+from byteps.tensor.partition import aligned
+from byteps.tensor.runs import Place, count, spread, stored
 
 STEP = 4_096_000
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from byteps.control import link
+from byteps.control import progress as module
 
 
 class Clock:
@@ -20,12 +20,12 @@ class Clock:
 def said_in(seconds: float, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
     """What is logged when each of ``texts`` in turn is said ten times in every second."""
     clock = Clock()
-    monkeypatch.setattr(link, "time", clock)
+    monkeypatch.setattr(module, "time", clock)
     lines: list[tuple[float, str]] = []
     monkeypatch.setattr(
         logging.Logger, "warning", lambda self, form, *words: lines.append((clock.now - 100, form % words))
     )
-    progress = link.Progress()
+    progress = module.Progress()
     for turn in range(int(10 * seconds)):
         clock.now = 100.0 + turn / 10
         progress.say(texts[turn % len(texts)])

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from byteps import _core, dtypes
+from byteps import _core
+from byteps.tensor import dtypes
 
 Array = npt.NDArray[Any]
 

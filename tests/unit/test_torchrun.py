@@ -102,7 +102,7 @@ def test_ranks_on_several_machines_are_told_to_start_servers() -> None:
     store = dist.HashStore()
     store.set("byteps/machine/1", "elsewhere")
     with pytest.raises(ConfigError, match=r"init_process_group.* 2 machines.*DMLC_NUM_SERVER"):
-        agree.join(store, 0, 2)
+        agree.membership(store, 0, 2)
     assert current.session is None
 
 
@@ -110,6 +110,6 @@ def test_a_membership_of_another_job_is_refused() -> None:
     current.init()
     try:
         with pytest.raises(ConfigError, match=r"rank 1 of 2, byteps says rank 0 of 1.*torchrun"):
-            agree.join(dist.HashStore(), 1, 2)
+            agree.membership(dist.HashStore(), 1, 2)
     finally:
         current.shutdown()

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from byteps.compress import params
-from byteps.compress.reference.arrays import Floats
+from byteps.compress.floats import Floats
 from byteps.errors import ConfigError
 
 __all__ = ["CustomCodec", "adapter", "load_plugins", "register"]

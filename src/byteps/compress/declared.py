@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from byteps import dtypes
+from byteps.tensor import dtypes
 
 if TYPE_CHECKING:
     from byteps import _core

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from byteps import _core
+from byteps.compress.floats import Floats
 from byteps.compress.params import CodecSpec
 
 __all__ = ["NativeCodec"]
-
-Floats = npt.NDArray[np.float32]
 
 
 class NativeCodec:

@@ -10,11 +10,11 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from byteps.config.endpoint import joined
 from byteps.control import ports as ports_in_use
-from byteps.endpoint import joined
+from byteps.control.listening import listening
 from byteps.errors import ConfigError
 
-BACKLOG = 1_024
 _SIOCGIFADDR = 0x8915
 
 
@@ -86,16 +86,11 @@ def listen(host: str, ports: range, variable: str) -> socket.socket:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise ConfigError(f"cannot listen on {host!r}: {error.strerror}; check the address") from None
-    family, _, _, _, address = found[0]
+    _, _, _, _, address = found[0]
     for port in ports:
-        sock = socket.socket(family, socket.SOCK_STREAM)
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((address[0], port))
-            sock.listen(BACKLOG)
-            return sock
+            return listening(str(address[0]), port)
         except OSError as error:
-            sock.close()
             failure = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 break

@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 from collections import deque
-from typing import cast
+from typing import TypeVar, cast
 
 from byteps import _core
 from byteps.control import messages
@@ -35,6 +35,9 @@ def show_wire(verbose: int) -> None:
     """PS_VERBOSE: make the lines about connections (1) and frames (2) visible, whatever the log level."""
     if verbose:
         wire_log.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+
+
+C = TypeVar("C", bound="Channel")
 
 
 class Channel(asyncio.Protocol):
@@ -61,8 +64,8 @@ class Channel(asyncio.Protocol):
 
     @classmethod
     async def over(
-        cls, sock: socket.socket, job: int, peer: str, max_bytes: int = _core.MAX_CONTROL_BYTES
-    ) -> Channel:
+        cls: type[C], sock: socket.socket, job: int, peer: str, max_bytes: int = _core.MAX_CONTROL_BYTES
+    ) -> C:
         """Take over a socket whose handshake is done."""
         loop = asyncio.get_running_loop()
         _, channel = await loop.create_connection(lambda: cls(job, peer, max_bytes), sock=sock)

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from byteps.config import Config
+from byteps.config.endpoint import joined
 from byteps.control.address import text_of
 from byteps.control.channel import wire_log
 from byteps.control.handshake import TIMEOUT_S, AcceptorHandshake, ClientHandshake, State, no_probe
 from byteps.control.hello import Hello, Memory, job_name
 from byteps.control.shortage import explained, is_shortage
-from byteps.endpoint import joined
 from byteps.errors import HandshakeError
 from byteps.observe.limited import Limited
 from byteps.observe.text import clean

@@ -39,7 +39,6 @@ from typing import ClassVar
 import msgspec
 
 from byteps import _core
-from byteps._version import __version__
 from byteps.control.hello import (
     DECODERS,
     FRAME_NAMES,
@@ -57,6 +56,7 @@ from byteps.control.hello import (
 )
 from byteps.control.said import unpack
 from byteps.errors import ProtocolError
+from byteps.version import __version__
 
 MAX_PAYLOAD_BYTES = 4_096  # nobody is trusted yet, so nobody may make us hold more
 TIMEOUT_S = 10.0  # from the first byte to the verdict, on both ends

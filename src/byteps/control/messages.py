@@ -33,7 +33,7 @@ Rank = Annotated[int, Meta(ge=0, le=1 << 30)]
 Extent = Annotated[int, Meta(ge=0, le=1 << 48)]
 Times = Annotated[int, Meta(ge=1, le=1 << 20)]
 Number = Annotated[int, Meta(ge=0, le=65_535)]  # of a server, or of a shard
-Places = list[tuple[Times, list[tuple[Number, Number]]]]  # (server, shard); see byteps.scheduler.runs
+Places = list[tuple[Times, list[tuple[Number, Number]]]]  # (server, shard); see byteps.tensor.runs
 TensorId = Annotated[int, Meta(ge=-1, lt=1 << 32)]
 Partition = Annotated[int, Meta(ge=8, le=1 << 30, multiple_of=8)]  # its bytes
 Name = Annotated[str, Meta(max_length=4_096)]
@@ -165,7 +165,7 @@ class TensorSpec(Struct, frozen=True):
 class Placed(Said, frozen=True):
     """Where a declared tensor lives: a (server, shard) for every partition, none in a job without servers.
 
-    They come as runs: places, and how often they repeat (see ``byteps.scheduler.runs``).
+    They come as runs: places, and how often they repeat (see ``byteps.tensor.runs``).
     ``error`` set: it was refused; ``lack``: because a server has no memory for it.
     """
 

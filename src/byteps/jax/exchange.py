@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from byteps import _arrays, dtypes
-from byteps._group import Group, Item
 from byteps.errors import UnsupportedTensorError
+from byteps.plugin.group import Group, Item
+from byteps.tensor import dtypes
+from byteps.tensor.arrays import Array
 
 __all__ = ["is_traced", "item", "run", "to_arrays", "to_jax"]
 
@@ -53,12 +54,12 @@ def run(group: Group, leaves: Sequence[Any], rates: tuple[Any, float | None] | N
     return to_jax(group.run(to_arrays(leaves)), leaves)
 
 
-def to_arrays(leaves: Sequence[Any]) -> list[_arrays.Array]:
+def to_arrays(leaves: Sequence[Any]) -> list[Array]:
     """The values of arrays, without a copy where they are in host memory."""
     return [np.asarray(leaf) for leaf in leaves]
 
 
-def to_jax(arrays: Sequence[_arrays.Array], like: Sequence[Any]) -> list[Any]:
+def to_jax(arrays: Sequence[Array], like: Sequence[Any]) -> list[Any]:
     """Arrays of JAX over memory that nobody else uses, on the devices of ``like``."""
     placed = [leaf.sharding if isinstance(leaf, jax.Array) else None for leaf in like]
     return [
@@ -81,7 +82,7 @@ def _rated(group: Group, leaves: list[Any], lr: Any, mu: float | None) -> list[A
         group.rate(float(lr), mu)
         return to_jax(group.run(to_arrays(leaves)), leaves)
 
-    def exchange(lr: Any, *values: Any) -> list[_arrays.Array]:
+    def exchange(lr: Any, *values: Any) -> list[Array]:
         group.rate(float(lr), mu)
         return group.run(to_arrays(values))
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from byteps import dtypes
-from byteps._group import Converted, Group, Item
 from byteps.errors import ConfigError, UnsupportedTensorError
 from byteps.jax.exchange import group_of, is_traced, item, run, to_arrays, to_jax
+from byteps.plugin.group import Converted, Group, Item
+from byteps.tensor import dtypes
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec

@@ -7,10 +7,10 @@ from typing import Any
 
 import keras
 
-from byteps._agreement import Agreement
-from byteps._group import numbered
 from byteps.compress import parse
 from byteps.errors import ConfigError
+from byteps.plugin.agreement import Agreement
+from byteps.plugin.group import numbered
 from byteps.worker import current
 
 __all__ = ["average"]
@@ -41,8 +41,8 @@ def average(
 def _tensorflow(
     gradients: list[Any], variables: list[Any], fp16: bool, params: Any, rates: tuple[Any, float | None]
 ) -> list[Any]:
-    from byteps.tensorflow.compression import Compression
-    from byteps.tensorflow.gradients import average_gradients
+    from byteps.plugin.tensorflow.compression import Compression
+    from byteps.plugin.tensorflow.gradients import average_gradients
 
     cast = Compression.fp16 if fp16 else Compression.none
     return average_gradients(gradients, variables, cast, params, _PREFIX, rates)

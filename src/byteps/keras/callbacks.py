@@ -9,10 +9,10 @@ import keras
 import numpy as np
 
 import byteps
-from byteps import dtypes
-from byteps._group import Group, Item
 from byteps.errors import ConfigError
 from byteps.keras.variables import broadcast_variables
+from byteps.plugin.group import Group, Item
+from byteps.tensor import dtypes
 
 __all__ = [
     "BroadcastGlobalVariablesCallback",

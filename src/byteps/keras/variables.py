@@ -9,11 +9,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from byteps import _arrays, dtypes
-from byteps._arrays import Array
-from byteps._group import Group, Item, numbered
 from byteps.errors import ConfigError
 from byteps.keras.optimizer import made
+from byteps.plugin.group import Group, Item, numbered
+from byteps.tensor import arrays, dtypes
+from byteps.tensor.arrays import Array
 from byteps.worker import current
 
 __all__ = ["broadcast_global_variables", "broadcast_variables"]
@@ -35,7 +35,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int, prefix: str = 
     sent = [_as_numbers(value) for value in values]
     names = numbered([f"{prefix}{each.path}" for each in found])
     items = [
-        Item(name, _arrays.dtype_number(value, "broadcast", name), value.shape)
+        Item(name, arrays.dtype_number(value, "broadcast", name), value.shape)
         for name, value in zip(names, sent, strict=True)
     ]
     got = Group("broadcast", items, root=root_rank, agree="variables").run(sent)

@@ -23,7 +23,7 @@ Several machines, each way with its options in the module of its name:
 
     ssh        hosts (pure), layout (pure: who runs what where)
     slurm      slurm_env (pure: what a task runs), user_key (a secret without a common parent)
-    ray_cluster  ray_link: the same agents in actors of Ray
+    ray_cluster  ray_link: the same agents in actors of Ray; ray_bundles: what Ray reserves
     k8s        k8s_manifest (pure)
     nodes      torchrun's options
     share      a part of a job that is started here: for slurm and nodes

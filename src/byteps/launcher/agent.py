@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from byteps import __version__
 from byteps.control import ports
+from byteps.control.listening import bound, listening
 from byteps.launcher import ending, frames, guard, local
 from byteps.launcher.agent_output import AgentOutput
 from byteps.launcher.display import Display
@@ -29,6 +29,7 @@ from byteps.launcher.ending import Phase
 from byteps.launcher.silence import LEAST_S
 from byteps.launcher.spec import ProcessSpec
 from byteps.launcher.supervise import Supervisor
+from byteps.version import __version__
 
 __all__ = ["main"]
 
@@ -37,7 +38,8 @@ _READ_BYTES = 1 << 16
 
 def main() -> int:
     """Serve one launcher; the exit code is of no use to anybody but a reader of logs."""
-    # Set by whoever started us, so that a file of the user cannot break this program; it is not for his own.
+    # Whoever started this program set it, so that no file of the user stands in for a standard module. The
+    # user's own commands must not inherit it.
     os.environ.pop("PYTHONSAFEPATH", None)
     local.open_standard_fds()
     return guard.guarded(_serve)
@@ -81,16 +83,7 @@ def _listener(order: frames.Open) -> socket.socket | None:
     if order.root_port < 0:
         return None
     host = order.root_host or ("::" if ":" in _addresses(os.environ)[1] else "0.0.0.0")
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, order.root_port))
-        if order.root_port:
-            sock.listen(1)  # a port that somebody listens on can be bound all the same: only this tells
-    except OSError:
-        sock.close()
-        raise
-    return sock
+    return listening(host, order.root_port, 1) if order.root_port else bound(host, 0)
 
 
 def _refuse(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from byteps import endpoint
+from byteps.config import endpoint
 
 __all__ = ["address"]
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from byteps import __version__
 from byteps.control.shortage import explained, is_shortage
 from byteps.launcher import ending, frames, reap
 from byteps.launcher.link import Link
@@ -19,6 +18,7 @@ from byteps.launcher.manner import Manner
 from byteps.launcher.silence import PING_S, tolerated_s
 from byteps.launcher.spec import ProcessSpec
 from byteps.launcher.supervise import Supervisor
+from byteps.version import __version__
 
 __all__ = ["Fleet", "Opener"]
 

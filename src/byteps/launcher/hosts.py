@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from byteps import endpoint
+from byteps.config import endpoint
 from byteps.errors import ConfigError
 
 __all__ = ["Host", "merged", "parse_file", "parse_list"]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from byteps.config import VARIABLES, load
+from byteps.control.listening import BACKLOG, bound
 from byteps.control.shortage import explained
 from byteps.launcher import binding, gdb, topology
 from byteps.launcher.memory_policy import prefer
@@ -50,11 +51,8 @@ def prepare(specs: Sequence[ProcessSpec], environ: Mapping[str, str]) -> tuple[t
 
 def bind() -> socket.socket:
     """The scheduler's socket; bound here and inherited, so nobody can take the port in between."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # So that the port can be bound once more, should a program between us and rank 0 have kept the socket.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((LOOPBACK, 0))
-    return sock
+    # The port can be bound once more, should a program between us and rank 0 have kept the socket.
+    return bound(LOOPBACK, 0)
 
 
 def reserve() -> socket.socket:
@@ -63,10 +61,7 @@ def reserve() -> socket.socket:
     PyTorch's store takes a number and no socket. Like ours, its socket allows the reuse of the address, and
     so Linux lets both have it, because this one does not listen.
     """
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("", 0))  # all addresses, as the store does
-    return sock
+    return bound("", 0)  # all addresses, as the store does
 
 
 def listen(sock: socket.socket, specs: Iterable[ProcessSpec]) -> bool:
@@ -77,7 +72,7 @@ def listen(sock: socket.socket, specs: Iterable[ProcessSpec]) -> bool:
     """
     owners = [spec for spec in specs if sock.fileno() in spec.fds]
     if any(spec.role == "scheduler" for spec in owners):
-        sock.listen(1024)
+        sock.listen(BACKLOG)
     return bool(owners)
 
 

@@ -10,12 +10,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from byteps.launcher import frames
+from byteps.launcher import frames, ray_bundles
 from byteps.launcher.layout import Layout
 from byteps.launcher.link import Link
 from byteps.launcher.output import Lines
 from byteps.observe.text import clean
-from byteps.ray import cluster
 
 __all__ = ["AgentHost", "RayHosts"]
 
@@ -65,21 +64,21 @@ class RayHosts:
 
     def __init__(self, args: argparse.Namespace, layout: Layout, nproc: int, python: str) -> None:
         """``BytePSError`` when there is no cluster, or not enough of it."""
-        cluster.connect(args.ray_address or "auto", log_to_driver=False, logging_level="ERROR")
+        ray_bundles.connect(args.ray_address or "auto", log_to_driver=False, logging_level="ERROR")
         import ray
 
         worker = {"CPU": args.cpus_per_worker * nproc, "GPU": args.gpus_per_worker * nproc}
         server = {"CPU": args.cpus_per_server, "GPU": 0.0}
         wanted = [worker] * len(layout.workers) + [server] * len(layout.servers)
         bundles = [{k: v for k, v in each.items() if v} or {"CPU": 0.001} for each in wanted]
-        self._group = cluster.reserve(bundles, args.ray_strategy, args.ray_timeout)
+        self._group = ray_bundles.reserve(bundles, args.ray_strategy, args.ray_timeout)
         # Each in its own order, and neither waits for the other.
         actor = ray.remote(concurrency_groups={"write": 1, "read": 1})(AgentHost)
         self._actors = {
             host.key: actor.options(
                 num_cpus=each["CPU"],
                 num_gpus=each["GPU"],
-                scheduling_strategy=cluster.on_bundle(self._group, k),
+                scheduling_strategy=ray_bundles.on_bundle(self._group, k),
             ).remote(python)
             for k, ((host, _), each) in enumerate(
                 zip((*layout.workers, *layout.servers), wanted, strict=True)

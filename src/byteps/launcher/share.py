@@ -127,6 +127,7 @@ def run(
         return 0
     from byteps.control import ports
     from byteps.control.address import is_loopback
+    from byteps.control.listening import bound
     from byteps.launcher import local, single
     from byteps.launcher.manner import Manner
 
@@ -135,10 +136,7 @@ def run(
             return local.bind()  # never used
         # A name that means loopback here may mean this machine elsewhere: only an address is taken literally.
         host = share.root_uri if is_loopback(share.root_uri) else "::" if ":" in share.root_uri else "0.0.0.0"
-        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, share.root_port))
-        return sock
+        return bound(host, share.root_port)
 
     if share.scheduler:
         try:

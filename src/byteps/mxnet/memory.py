@@ -15,9 +15,9 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call
 
-from byteps import dtypes
-from byteps._group import Item
 from byteps.errors import UnsupportedTensorError
+from byteps.plugin.group import Item
+from byteps.tensor import dtypes
 
 __all__ = ["Memory", "item", "memory"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from byteps._group import Converted, Group, Item, Started
 from byteps.mxnet.declared import params_of
 from byteps.mxnet.memory import item, memory
+from byteps.plugin.group import Converted, Group, Item, Started
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec

@@ -7,10 +7,10 @@ from typing import Any
 
 import mxnet as mx
 
-from byteps._group import Group
 from byteps.errors import ConfigError
 from byteps.mxnet.memory import item
 from byteps.mxnet.ops import run_in_place
+from byteps.plugin.group import Group
 from byteps.worker import current
 
 __all__ = ["DistributedOptimizer", "refuse_async"]

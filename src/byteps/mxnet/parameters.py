@@ -7,9 +7,9 @@ from typing import Any
 
 import mxnet as mx
 
-from byteps._group import Group
 from byteps.mxnet.memory import item
 from byteps.mxnet.ops import run_in_place
+from byteps.plugin.group import Group
 from byteps.worker import current
 
 __all__ = ["broadcast_arrays", "broadcast_parameters"]

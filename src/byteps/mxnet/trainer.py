@@ -12,7 +12,6 @@ from typing import Any
 
 import mxnet as mx
 
-from byteps._group import Group
 from byteps.compress import parse
 from byteps.errors import ConfigError
 from byteps.mxnet.memory import item
@@ -20,6 +19,7 @@ from byteps.mxnet.momentum import Moved
 from byteps.mxnet.ops import run_in_place
 from byteps.mxnet.optimizer import DistributedOptimizer, refuse_async
 from byteps.mxnet.parameters import broadcast_parameters
+from byteps.plugin.group import Group
 
 __all__ = ["DistributedTrainer"]
 

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from byteps.errors import BytePSError, ConfigError, PeerLostError
+from byteps.launcher import ray_bundles
 from byteps.launcher.spec import LOOPBACK
-from byteps.ray import cluster
 from byteps.ray.actors import Rank, ServiceHost
 from byteps.ray.places import Job, places, rank_environment, service_environment
 
@@ -83,12 +83,12 @@ class BytePSExecutor:
         """Reserve resources and start the actors; connects to the cluster if this process is not."""
         if self._group is not None:
             return
-        cluster.connect()
+        ray_bundles.connect()
         import ray
 
         server = {"CPU": self._cpus_per_server} if self._cpus_per_server else {"CPU": 0.001}
         bundles = [self._bundle or {"CPU": 0.001}] * self.num_workers + [server] * (self.num_servers or 0)
-        self._group = cluster.reserve(bundles, self._strategy, self._start_timeout_s)
+        self._group = ray_bundles.reserve(bundles, self._strategy, self._start_timeout_s)
         options = {
             "num_cpus": self._bundle.get("CPU", 0),
             "num_gpus": self._bundle.get("GPU", 0),
@@ -97,7 +97,7 @@ class BytePSExecutor:
         actor = ray.remote(Rank)
         try:
             self._ranks = [
-                actor.options(**options, scheduling_strategy=cluster.on_bundle(self._group, k)).remote()
+                actor.options(**options, scheduling_strategy=ray_bundles.on_bundle(self._group, k)).remote()
                 for k in range(self.num_workers)
             ]
             self._hosts = ray.get(
@@ -223,7 +223,9 @@ class BytePSExecutor:
         bundles = [heads[0], *(own if self.num_servers else heads)]
         cpus = [0.0, *[self._cpus_per_server if self.num_servers else 0.0] * servers]
         return [
-            actor.options(num_cpus=cpu, scheduling_strategy=cluster.on_bundle(self._group, bundle)).remote()
+            actor.options(
+                num_cpus=cpu, scheduling_strategy=ray_bundles.on_bundle(self._group, bundle)
+            ).remote()
             for bundle, cpu in zip(bundles, cpus, strict=True)
         ]
 

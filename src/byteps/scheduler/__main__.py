@@ -9,8 +9,9 @@ import sys
 
 from byteps.config import Config
 from byteps.control import blame, starter
-from byteps.control.address import BACKLOG, bind_host, is_loopback, listen
+from byteps.control.address import bind_host, is_loopback, listen
 from byteps.control.channel import show_wire
+from byteps.control.listening import BACKLOG
 from byteps.control.shortage import LOOP, NO_MEMORY, ensure, explained, needed, take_all
 from byteps.errors import BytePSError, ConfigError
 from byteps.observe import logging
@@ -58,7 +59,7 @@ def main() -> int:
             logging.warn_once(
                 "no job secret is set, so anybody who reaches this port can join; set BYTEPS_JOB_SECRET"
             )
-        statement.join(config)
+        statement.announce(config)
         end = asyncio.run(Scheduler(config, sock).run())
         code, reason = end.code, f"{end.error + ': ' if end.error else ''}{end.text}"
     except (BytePSError, OSError, MemoryError) as error:

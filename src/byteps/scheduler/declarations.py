@@ -16,17 +16,17 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from byteps import dtypes
+from byteps import _core
 from byteps.control.messages import MAX_BATCH_PARTITIONS, Assigned, Conflict, Member, Placed, TensorSpec
 from byteps.errors import ProtocolError
-from byteps.partition import USUAL_BYTES, aligned
 from byteps.scheduler.names import Partial
 from byteps.scheduler.placement import Placement
-from byteps.scheduler.runs import Runs, stored
 from byteps.scheduler.value import Value
+from byteps.tensor import dtypes
+from byteps.tensor.partition import MAX_PARTITIONS, aligned
+from byteps.tensor.runs import Runs, stored
+from byteps.tensor.tuning import USUAL_BYTES
 
-MAX_TENSOR_BYTES = 1 << 40
-MAX_PARTITIONS = 1 << 20
 MAX_NAMES = 1 << 18
 MAX_NAME_CHARACTERS = 1 << 26  # of all names together
 MAX_PLACES = 1 << 22  # that do not repeat, of all tensors
@@ -240,8 +240,8 @@ class Declarations(Value):
         if not (spec.name and spec.name.isprintable()):
             return "its name is not printable text"
         nbytes = dtypes.nbytes(spec.dtype, tuple(spec.shape))
-        if nbytes > MAX_TENSOR_BYTES:
-            return f"it has {nbytes} bytes, at most {MAX_TENSOR_BYTES} are allowed; split it"
+        if nbytes > _core.MAX_TENSOR_BYTES:
+            return f"it has {nbytes} bytes, at most {_core.MAX_TENSOR_BYTES} are allowed; split it"
         if nbytes > MAX_PARTITIONS * self._partition_bytes_of(spec):
             return f"it has more than {MAX_PARTITIONS} partitions; raise BYTEPS_PARTITION_BYTES"
         return self._too_much(spec)

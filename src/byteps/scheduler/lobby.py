@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from byteps.control.handshake import TIMEOUT_S
-from byteps.control.link import BEAT_LINES
+from byteps.control.scheduler_channel import BEAT_LINES
 
 
 class _Party:

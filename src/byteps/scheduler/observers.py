@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from byteps._version import __version__
 from byteps.control.address import peer_of, text_of
 from byteps.control.channel import Channel
 from byteps.control.hello import Hello
@@ -21,6 +20,7 @@ from byteps.control.messages import Ask, Presence, Register, Status
 from byteps.errors import ProtocolError
 from byteps.observe.limited import Limited
 from byteps.scheduler.events import State
+from byteps.version import __version__
 
 __all__ = ["CHANNEL", "ROLE", "Arrival", "Pace", "answer", "arrival", "refusal", "status"]
 

@@ -19,9 +19,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from byteps.partition import PIECE_BYTES, chosen
-from byteps.scheduler.runs import Place, Runs, once
+from byteps import _core
 from byteps.scheduler.value import Value
+from byteps.tensor.partition import chosen
+from byteps.tensor.runs import Place, Runs, once
 
 MASK = (1 << 64) - 1
 HASHED = 1 << 16  # how many indices of partitions a hash can tell apart
@@ -78,7 +79,7 @@ class Placement(Value):
         coefficient: int = 1,
         shares: Sequence[Fraction] | None = None,
         bound: int = 101,
-        piece: int = PIECE_BYTES,
+        piece: int = _core.FAR_PIECE_BYTES,
     ) -> None:
         self.loads = [[0] * count for count in shards]
         self._totals = [0] * len(shards)

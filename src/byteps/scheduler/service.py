@@ -22,7 +22,6 @@ from byteps.control.channel import Channel
 from byteps.control.connection import Acceptor, credentials_of
 from byteps.control.handshake import TIMEOUT_S
 from byteps.control.hello import Hello, job_name, job_number
-from byteps.control.link import GRACE_S, REPEAT_S, Progress, agreed_heartbeat, beat_reason
 from byteps.control.machines import piece_bytes
 from byteps.control.messages import (
     Barrier,
@@ -40,6 +39,8 @@ from byteps.control.messages import (
     Waiting,
 )
 from byteps.control.patience import make_patient
+from byteps.control.progress import REPEAT_S, Progress
+from byteps.control.scheduler_channel import GRACE_S, agreed_heartbeat, beat_reason
 from byteps.errors import ProtocolError
 from byteps.observe.limited import Limited
 from byteps.observe.logging import logger

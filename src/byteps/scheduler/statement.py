@@ -10,12 +10,12 @@ from byteps.control import blame
 from byteps.control.blame import Failed, Joined, Statement, Verdict, Whom
 from byteps.scheduler.events import End
 
-__all__ = ["SELF", "join", "of", "tell"]
+__all__ = ["SELF", "announce", "of", "tell"]
 
 SELF = Whom("scheduler", 0, socket.gethostname(), os.getpid())
 
 
-def join(config: Config) -> None:
+def announce(config: Config) -> None:
     """Once, before anybody can be told of a scheduler that was lost."""
     blame.tell(config.blame, Joined(SELF))
 

@@ -30,7 +30,6 @@ from byteps.control.blame import Whom
 from byteps.control.connection import Acceptor, credentials_of, why
 from byteps.control.handshake import no_probe
 from byteps.control.hello import Hello, job_number
-from byteps.control.link import Link, join, registration
 from byteps.control.loss import loss, told
 from byteps.control.machines import children, piece_bytes
 from byteps.control.memory import return_probe
@@ -50,12 +49,15 @@ from byteps.control.messages import (
     View,
 )
 from byteps.control.patience import make_patient
+from byteps.control.scheduler_channel import SchedulerChannel, enter, registration
 from byteps.errors import BytePSError, JoinError, OutOfMemoryError, ProtocolError
 from byteps.observe.limited import Limited
 from byteps.observe.logging import log_native, logger, set_identity, warn_once
 from byteps.observe.text import clean
 
-VERDICT_S = 1.0  # a worker that leaves says so first, but its words take another way than its connections
+# How long to wait for the reason when a worker's data connection ends: the worker says goodbye to the
+# scheduler before it closes, but the scheduler's word may reach us after the end of the connection.
+VERDICT_S = 1.0
 FAREWELL_S = 1.0
 MAX_EARLY = 4_096  # connections of an epoch whose View has not come yet
 
@@ -70,7 +72,7 @@ class Server:
         self._lines = Limited()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._link: Link | None = None
+        self._channel: SchedulerChannel | None = None
         self._view: View | None = None
         self._aggregator: _core.Aggregator | None = None
         # By (epoch, rank, shard): the socket, and the worker's process if it may be read.
@@ -97,8 +99,8 @@ class Server:
                 raise JoinError("the rank that started this server ended before the job was complete")
             if stopped.done() and not serving.done():
                 name = signal.Signals(stopped.result()).name
-                if self._link is not None:  # the others learn the reason, and serving ends when they have
-                    self._link.leave(Leave(failed=True, reason=f"it got {name}"), FAREWELL_S)
+                if self._channel is not None:  # the others learn the reason, and serving ends when they have
+                    self._channel.leave(Leave(failed=True, reason=f"it got {name}"), FAREWELL_S)
                     await asyncio.wait({serving}, timeout=FAREWELL_S)
                 raise Interrupted(stopped.result(), f"stopped by {name}")
             serving.result()
@@ -112,11 +114,11 @@ class Server:
 
     async def _serve(self) -> None:
         deadline = time.monotonic() + self._config.connect_timeout_s
-        self._link, view = await join(self._config, "server", self._register, deadline)
+        self._channel, view = await enter(self._config, "server", self._register, deadline)
         self._begin(view)
         while True:
             try:
-                message = await self._link.receive()
+                message = await self._channel.receive()
             except (OSError, ProtocolError) as error:
                 raise loss(Whom("scheduler", 0, self._config.root_uri), str(error)) from None
             if isinstance(message, Shutdown):
@@ -146,10 +148,10 @@ class Server:
 
     def _prepare(self, message: Prepare) -> None:
         """Take tensors in, before the scheduler tells any worker that their parts live here."""
-        if self._view is None or self._aggregator is None or self._link is None:
+        if self._view is None or self._aggregator is None or self._channel is None:
             raise ProtocolError("the scheduler has placed tensors on this server before any worker has come")
         refused = [self._refusal(each) for each in message.tensors]
-        self._link.send(Prepared(message.id, [each for each in refused if each is not None]))
+        self._channel.send(Prepared(message.id, [each for each in refused if each is not None]))
 
     def _refusal(self, tensor: Assigned) -> Refusal | None:
         """Why this server cannot hold its parts of a tensor; None: it can."""
@@ -300,19 +302,19 @@ class Server:
 
     def _exhaust(self, rank: int, reason: str) -> None:
         """What could not fail alone has failed for want of memory; ``rank`` -1: not just one connection."""
-        if self._exhausted or self._view is None or self._link is None:
+        if self._exhausted or self._view is None or self._channel is None:
             return
         whom = f" with {self._view.workers()[rank]}" if rank >= 0 else ""
         advice = "give it more, or start more servers (DMLC_NUM_SERVER)"
         self._exhausted = f"it has no memory to go on{whom}: {clean(reason)}; {advice}"
         logger.error("%s", self._exhausted)
-        self._link.leave(Leave(failed=True, reason=self._exhausted[:1_000]), FAREWELL_S)
+        self._channel.leave(Leave(failed=True, reason=self._exhausted[:1_000]), FAREWELL_S)
 
     def _accuse(self, epoch: int, rank: int, reason: str) -> None:
-        if self._view is None or self._view.epoch != epoch or rank in self._departed or self._link is None:
+        if self._view is None or self._view.epoch != epoch or rank in self._departed or self._channel is None:
             return
         host = self._view.workers()[rank].host
-        self._link.send(Lost("worker", rank, host, reason[:1_000]))
+        self._channel.send(Lost("worker", rank, host, reason[:1_000]))
 
     # The end
 
@@ -328,8 +330,8 @@ class Server:
     def _close(self) -> None:
         if self._accepting is not None:
             self._accepting.cancel()
-        if self._link is not None:
-            self._link.close()
+        if self._channel is not None:
+            self._channel.close()
         self._end_epoch()
         for sock, _ in self._early.values():
             sock.close()

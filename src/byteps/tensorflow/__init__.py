@@ -35,16 +35,12 @@ from byteps import (
     suspend,
     synchronize,
 )
-from byteps.tensorflow._needs import check as _check
-
-_check()  # before anything that would fail with less to say
-
-from byteps.tensorflow.compression import Compression  # noqa: E402
-from byteps.tensorflow.hooks import BroadcastGlobalVariablesHook  # noqa: E402
-from byteps.tensorflow.ops import broadcast, declare, push_pull, push_pull_async  # noqa: E402
-from byteps.tensorflow.optimizer import DistributedOptimizer  # noqa: E402
-from byteps.tensorflow.tape import DistributedGradientTape  # noqa: E402
-from byteps.tensorflow.variables import broadcast_global_variables, broadcast_variables  # noqa: E402
+from byteps.plugin.tensorflow.compression import Compression
+from byteps.plugin.tensorflow.ops import broadcast, declare, push_pull, push_pull_async
+from byteps.tensorflow.hooks import BroadcastGlobalVariablesHook
+from byteps.tensorflow.optimizer import DistributedOptimizer
+from byteps.tensorflow.tape import DistributedGradientTape
+from byteps.tensorflow.variables import broadcast_global_variables, broadcast_variables
 
 __all__ = [
     "BroadcastGlobalVariablesHook",

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from byteps.errors import ConfigError
-from byteps.tensorflow.compression import Cast, Compression
-from byteps.tensorflow.gradients import average_gradients, refuse_async
+from byteps.plugin.tensorflow.compression import Cast, Compression
+from byteps.plugin.tensorflow.gradients import average_gradients, refuse_async
 from byteps.worker import current
 
 __all__ = ["DistributedOptimizer"]

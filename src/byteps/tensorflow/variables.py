@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from byteps.errors import ConfigError
-from byteps.tensorflow import graph, names, ops
+from byteps.plugin.tensorflow import graph, names, ops
 from byteps.worker import current
 
 __all__ = ["broadcast_global_variables", "broadcast_variables"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from byteps.config import VARIABLES, Variable, load, lookup, parse, show
-from byteps.config_row import PRIVATE
+from byteps.config.row import PRIVATE
 from byteps.errors import ConfigError
 from byteps.tools.env_markdown import markdown
 from byteps.tools.machine_facts import memory_between_ranks

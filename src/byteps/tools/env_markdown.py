@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from byteps.config_row import ACCEPTED, IN_FORCE, NOT_YET, PRIVATE, Variable
+from byteps.config.row import ACCEPTED, IN_FORCE, NOT_YET, PRIVATE, Variable
 
 _INTRODUCTION = f"""\
 # Configuration
 
-<!-- Made by `make docs` from src/byteps/config_table.py. Edit that file, not this one; a test compares. -->
+<!-- Made by `make docs` from src/byteps/config/table.py. Edit that file, not this one; a test compares. -->
 
 Everything is set with environment variables. They are read once, when a process of the job starts.
 `bps env` prints this table with the values in force in your shell, and says what is wrong with them.

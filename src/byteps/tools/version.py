@@ -6,7 +6,7 @@ import argparse
 import platform
 from typing import Any
 
-from byteps._version import __version__
+from byteps.version import __version__
 
 
 def add_parser(subparsers: Any) -> None:

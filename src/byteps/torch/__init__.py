@@ -12,6 +12,8 @@ Pure Python over addresses: nothing here is compiled against PyTorch.
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
 from byteps import (
     Handle,
     barrier,
@@ -29,7 +31,7 @@ from byteps import (
     suspend,
     synchronize,
 )
-from byteps._torch_backend import register as _register
+from byteps.plugin.torch_registry import make_known as _make_known
 from byteps.torch.comm_hook import CommHookState, push_pull_hook
 from byteps.torch.compression import Compression
 from byteps.torch.differentiable import push_pull
@@ -83,4 +85,11 @@ __all__ = [
     "synchronize",
 ]
 
-_register()  # init_process_group("byteps")
+
+def _create(options: _Any, backend_options: _Any = None) -> _Any:
+    from byteps.torch import process_group  # few programs make one
+
+    return process_group.create(options, backend_options)
+
+
+_make_known(_create)  # init_process_group("byteps")

@@ -24,7 +24,7 @@ import torch
 if TYPE_CHECKING:
     from byteps.torch.gradients import GradientExchange
 
-__all__ = ["join"]
+__all__ = ["complete_after"]
 
 
 class _End:
@@ -59,7 +59,7 @@ _ends: weakref.WeakValueDictionary[int, _End] = weakref.WeakValueDictionary()
 _left_by_inner: dict[GradientExchange, None] = {}
 
 
-def join(exchange: GradientExchange, task: int, inner_too: bool = False) -> None:
+def complete_after(exchange: GradientExchange, task: int, inner_too: bool = False) -> None:
     """Complete ``exchange`` when this graph task, which is the current one, is over."""
     end = _ends.get(task)
     if end is None:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from byteps.errors import BytePSError
+from byteps.tensor.tuning import CORE_COPIES_BYTES
 from byteps.torch import memory, ops
 from byteps.torch.gradient_buffer import GradientBuffer, memory_order
 from byteps.torch.in_flight import InFlight
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Slot"]
 
 _STRIDED = torch.strided
-# Above this the copy takes longer than the call, and torch does it without holding the interpreter's lock.
-_CORE_COPIES_BYTES = 65536
 _task: Callable[[], int] = torch._C._current_graph_task_id
 
 
@@ -83,7 +82,7 @@ class Slot:
         self.declared: tensors.Tensor = None  # type: ignore[assignment]  # set by bind()
         # A small gradient is copied by the core, which costs less than telling torch to do it.
         nbytes = parameter.numel() * parameter.element_size()
-        self._core_copies = nbytes <= _CORE_COPIES_BYTES and not self._permuted
+        self._core_copies = nbytes <= CORE_COPIES_BYTES and not self._permuted
         self._buffer: GradientBuffer | None = None  # what travels, where that is not autograd's own memory
         self._result: Tensor | None = None  # where the result lands, where that is not the gradient
         self._keeps_memory = False  # then the result is copied into the gradient

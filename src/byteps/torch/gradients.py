@@ -1,15 +1,15 @@
 """``GradientExchange``: every gradient of a model is pushed the moment a backward pass has made it.
 
-What DistributedOptimizer, DistributedDataParallel and CrossBarrier are built on. A step goes so:
+DistributedOptimizer, DistributedDataParallel and CrossBarrier are built on it. The parts of a step, in order:
 
-    backward        hooks push gradients, in the last pass of the step
-    tell()          the others learn for what this rank has gradients
-    contribute()    it pushes zeros for what it has none for, but another rank has
-    finish()        every gradient is the result
+    backward        hooks push each gradient, in the last backward pass of the step
+    tell()          this rank tells the others for which parameters it has gradients
+    contribute()    this rank pushes zeros for parameters of which only other ranks have gradients
+    finish()        this rank waits until every gradient holds the result
 
 The last three happen at the end of ``backward()`` (``backward_end``), so that scripts find the result in
-``p.grad``. CrossBarrier leaves out ``finish()`` and calls ``wait(p)``. What has not happened by then is done
-by ``step()``.
+``p.grad``. CrossBarrier leaves out ``finish()`` and calls ``wait(p)`` instead. ``step()`` does those that
+have not happened by then.
 
 A result is the same on all ranks, and so is what a script makes of it. Therefore a further backward pass may
 add to it, and be exchanged in its turn: the average over the ranks of A + g is A + the average of g. That
@@ -147,7 +147,7 @@ class GradientExchange(DeclaredParameters):
                 )
             self.finish()
         self.task = task
-        backward_end.join(self, task)
+        backward_end.complete_after(self, task)
 
     def end_pass(self) -> bool:
         """A backward pass is over; True when gradients are to be exchanged now."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from byteps import dtypes
 from byteps.errors import UnsupportedTensorError
+from byteps.tensor import dtypes
 from byteps.torch import memory
 from byteps.worker import current, tensors
 from byteps.worker.handle import Handle

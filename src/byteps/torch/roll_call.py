@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from byteps import _arrays, dtypes
 from byteps.errors import BytePSError
+from byteps.tensor import arrays, dtypes
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
 from byteps.worker.session import Session
@@ -56,7 +56,7 @@ class RollCall:
         if absent:
             self._sum[[_HEAD + index for index in absent]] = 0
         self._sum[:_HEAD] = in_step, self._lead, self._lead**2
-        address = _arrays.address(self._sum)
+        address = arrays.address(self._sum)
         declared = session.tensors[self.name]
         self._handle = session.push_pull(declared, address, address, False, _PRIORITY, self._sum, None)
 

@@ -14,7 +14,7 @@ from byteps import _core
 from byteps.control.shortage import explained, is_shortage
 
 if TYPE_CHECKING:
-    from byteps._arrays import Array
+    from byteps.tensor.arrays import Array
 
 __all__ = ["Block", "empty", "process_arena"]
 

@@ -8,10 +8,10 @@ from byteps.observe import logging
 from byteps.worker import local
 from byteps.worker.session import Session
 
-__all__ = ["join"]
+__all__ = ["become_member"]
 
 
-def join(config: Config) -> Session:
+def become_member(config: Config) -> Session:
     """A session of the job that ``config`` describes; raises ConfigError, or JoinError."""
     config.check()
     if config.role not in ("", "worker"):
@@ -30,7 +30,7 @@ def join(config: Config) -> Session:
     from byteps.worker import remote  # the native core and asyncio are loaded only when they are needed
 
     try:
-        return remote.join(config)
+        return remote.open_session(config)
     except OSError as error:  # of the system, about this process itself: peers have errors of their own
         if isinstance(error, BytePSError) or not error.errno:
             raise

@@ -1,5 +1,6 @@
-"""A worker's side of the control plane: join, declare, barrier, leave, and word of who is lost.
+"""A worker's side of the control plane: register, declare, barrier, leave, and word of who is lost.
 
+A session uses it as it is (``interface.Control``); below it there is only the channel to the scheduler.
 Everything runs in one daemon thread with an asyncio loop; the methods may be called from any thread and
 block, bounded. Callbacks run in the control thread and must not block.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +18,6 @@ from byteps import _core
 from byteps.config import Config
 from byteps.control.blame import Whom
 from byteps.control.channel import show_wire
-from byteps.control.link import Link, Progress, join, registration
 from byteps.control.loss import ended, left, loss, told
 from byteps.control.messages import (
     Barrier,
@@ -37,6 +38,8 @@ from byteps.control.messages import (
     View,
     Waiting,
 )
+from byteps.control.progress import Progress
+from byteps.control.scheduler_channel import SchedulerChannel, enter, registration
 from byteps.control.shortage import is_shortage
 from byteps.errors import (
     BytePSError,
@@ -48,21 +51,26 @@ from byteps.errors import (
     ProtocolError,
 )
 from byteps.observe.logging import logger
-from byteps.partition import SPREAD_BYTES
+from byteps.tensor.tuning import SPREAD_BYTES
 from byteps.worker import autopsy, returning, services
 from byteps.worker.data_connections import DataConnection, open_all
+from byteps.worker.interface import Placement, Spec
 from byteps.worker.loop_thread import LoopThread
 from byteps.worker.machine import Machine
-from byteps.worker.requests import Requests, batches
+from byteps.worker.requests import Requests, batches, placements, told_spec
 
 FAREWELL_S = 2.0
 VERDICT_S = 1.0
-MARGIN_S = 5.0  # the control thread keeps its own deadlines; this is for a thread that cannot run
+# The control thread ends a call at its deadline by itself. A caller gives up this much later, because then
+# that thread is stuck.
+MARGIN_S = 5.0
 
 OnLost = Callable[[PeerLostError], None]
 OnConflict = Callable[[Conflict], None]
 OnDeparted = Callable[[int], None]  # rank of a worker that has left
-OnNames = Callable[[str, bool], None]  # which names only some ranks have; not because the others are slower
+# A sentence about names that only some ranks have declared, and whether the ranks really use different names;
+# if not, some of them may just be slower.
+OnNames = Callable[[str, bool], None]
 
 
 class ControlClient:
@@ -84,9 +92,11 @@ class ControlClient:
         self._on_departed = on_departed
         self._on_names = on_names
         self._thread = LoopThread("byteps-control")
-        self._link: Link | None = None
+        self._channel: SchedulerChannel | None = None
         self._reader: asyncio.Task[None] | None = None
         self._requests = Requests()
+        self._readers: list[int] = []
+        self._sockets: list[tuple[int, int]] = []  # (descriptor, inode), once all are open
         self._failure: BytePSError | None = None
         self._leaving = False
         self._rank = -1
@@ -95,7 +105,7 @@ class ControlClient:
 
     # Calls
 
-    def join(self) -> View:
+    def register(self) -> View:
         """Register with the scheduler, which rank 0 of a job on one machine starts, and wait for everybody.
 
         JoinTimeoutError names who is missing, JoinError what was refused; the client is closed then.
@@ -103,7 +113,7 @@ class ControlClient:
         try:
             returning.require_a_job(self._config)
             started = services.start(self._config, suspended=returning.is_expected())
-            work = services.beside(started, self._join())
+            work = services.beside(started, self._register())
             view = self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
         except BaseException:
             self.close()
@@ -112,7 +122,11 @@ class ControlClient:
         returning.let_go()
         return view
 
-    def declare(self, tensors: Sequence[TensorSpec]) -> list[Placed]:
+    def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
+        """As ``place``, for a session: specs and generations in, the place of every partition out."""
+        return placements(self.place([told_spec(spec, generation) for spec, generation in specs]))
+
+    def place(self, tensors: Sequence[TensorSpec]) -> list[Placed]:
         """Tell the scheduler about tensors; learn their ids and places.
 
         DeclarationError names every tensor that ranks disagree on, OutOfMemoryError those that a server has
@@ -155,6 +169,9 @@ class ControlClient:
         ``suspend`` keeps the connection until the next client of this process has joined (``returning``).
         ``because``: the loss that ends this process.
         """
+        for fileno in self._readers:
+            self.remove_reader(fileno)
+        self._readers.clear()
         if self._leaving:
             return
         lost = None
@@ -171,9 +188,13 @@ class ControlClient:
         else:
             self.close()
 
+    def lack(self, tensor_id: int, reason: str) -> None:
+        """This process has no memory for what it has declared: nobody may wait for its contributions."""
+        self.report(Lacking(tensor_id, reason))
+
     def report(self, message: Lost | Unreachable | Lacking) -> None:
         """Tell the scheduler that a member is gone, out of reach or out of memory; it tells everybody."""
-        self._thread.run(lambda: self._link.send(message) if self._link is not None else None)
+        self._thread.run(lambda: self._channel.send(message) if self._channel is not None else None)
 
     def close(self) -> None:
         """End the thread and the connections without a goodbye; fine to call twice."""
@@ -185,7 +206,8 @@ class ControlClient:
         self._thread.stop()
 
     def add_reader(self, fileno: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` in the control thread whenever the descriptor is readable."""
+        """Call ``callback`` in the control thread whenever the descriptor is readable, until ``leave``."""
+        self._readers.append(fileno)
         self._thread.run(lambda: self._thread.loop.add_reader(fileno, callback))
 
     def remove_reader(self, fileno: int) -> None:
@@ -199,7 +221,10 @@ class ControlClient:
         """A connection to every shard of every server, opened side by side; all or none."""
         deadline = time.monotonic() + self._config.connect_timeout_s
         work = self._requests.unless_failed(open_all(self._config, view, deadline))
-        return self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
+        found = self._thread.call(work, self._config.connect_timeout_s + MARGIN_S)
+        fds = [*(self._channel.fds if self._channel is not None else ()), *(each.fd for each in found)]
+        self._sockets = [(fd, os.fstat(fd).st_ino) for fd in fds]
+        return found
 
     def form_group(self, machine: Machine, view: View) -> _core.LocalGroup | None:
         """The group of this rank's machine; raises as soon as a member is lost."""
@@ -227,7 +252,10 @@ class ControlClient:
 
     def inherited_fds(self) -> list[int]:
         """Sockets that a forked child must let go of, or peers would not see this process die."""
-        return [] if self._link is None else list(self._link.fds)
+        if not self._sockets:
+            return [] if self._channel is None else list(self._channel.fds)
+        # A socket may have been closed since, and its number may belong to a file of the user now.
+        return [fd for fd, inode in self._sockets if _inode(fd) == inode]
 
     def is_connected(self) -> bool:
         """Whether the scheduler is still there for this client."""
@@ -235,24 +263,24 @@ class ControlClient:
 
     # In the control thread
 
-    async def _join(self) -> View:
+    async def _register(self) -> View:
         config = self._config
         deadline = time.monotonic() + config.connect_timeout_s
-        self._link, view = await join(
+        self._channel, view = await enter(
             config, "worker", lambda address: registration(config, "worker", address), deadline
         )
         self._rank = view.rank
-        self._reader = asyncio.ensure_future(self._read(self._link))
+        self._reader = asyncio.ensure_future(self._read(self._channel))
         return view
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, channel: SchedulerChannel) -> None:
         try:
             while self._failure is None:
-                await self._handle(await link.receive())
+                await self._handle(await channel.receive())
         except (OSError, ProtocolError) as error:
             await self._lose_scheduler(str(error))
         finally:
-            link.close()
+            channel.close()
 
     async def _lose_scheduler(self, reason: str) -> None:
         found = None if self._leaving else await autopsy.of("scheduler", self._config)
@@ -285,7 +313,7 @@ class ControlClient:
             raise ProtocolError(f"the scheduler sent {type(message).__name__} to a worker")
 
     def _hear(self, message: Message) -> None:
-        """This process has left, and may come back: there is nobody to tell, but something to know."""
+        """After leaving: no session is left to tell, but a later ``init()`` must know how the job ended."""
         if isinstance(message, Departed) and message.rank == self._rank:
             self._departed.set()
         elif isinstance(message, Lost):
@@ -312,29 +340,36 @@ class ControlClient:
             logger.exception("a callback of the control thread failed")
 
     async def _ask(self, what: str, make: Callable[[int], Message], timeout_s: float) -> Message:
-        if self._link is None or self._leaving:
+        if self._channel is None or self._leaving:
             raise NotInitializedError(f"{what}: this process is not a member of a job")
-        return await self._requests.ask(what, make, self._link.send, timeout_s)
+        return await self._requests.ask(what, make, self._channel.send, timeout_s)
 
     async def _leave(self, message: Leave) -> None:
         self._leaving = True
         self._requests.fail(NotInitializedError("this process has left the job"))
-        if self._link is None or self._reader is None or self._failure is not None:
+        if self._channel is None or self._reader is None or self._failure is not None:
             return
         if message.suspend:
-            self._link.send(message)
+            self._channel.send(message)
             heard = asyncio.ensure_future(self._departed.wait())
             either: set[asyncio.Future[Any]] = {heard, self._reader}
             await asyncio.wait(either, timeout=FAREWELL_S, return_when=asyncio.FIRST_COMPLETED)
             heard.cancel()
         else:
-            self._link.leave(message, FAREWELL_S)
+            self._channel.leave(message, FAREWELL_S)
             await asyncio.wait({self._reader}, timeout=FAREWELL_S)
 
     def _end(self) -> None:
         self._leaving = True
         if self._reader is not None:
             self._reader.cancel()
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+def _inode(fd: int) -> int:
+    try:
+        return os.fstat(fd).st_ino
+    except OSError:
+        return -1

@@ -49,14 +49,16 @@ def init(overrides: Mapping[str, str] | None = None) -> None:
         if session is not None:
             return
         from byteps import config
+        from byteps.compress import rates
         from byteps.worker import connect, torchrun
 
+        rates.find_session = required
         _watch_process()
         # For good: the scheduler that this rank may start inherits it, and so does a later membership.
         os.environ.update(torchrun.adopted(os.environ))
         settings = config.load({**os.environ, **(overrides or {})})
         _launcher = settings.blame
-        session = connect.join(settings)
+        session = connect.become_member(settings)
 
 
 def shutdown(

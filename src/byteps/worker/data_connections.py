@@ -8,17 +8,17 @@ import time
 from typing import NamedTuple
 
 from byteps.config import Config
+from byteps.config.endpoint import joined
 from byteps.control.address import same_host, wants_checksum
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import NO_MEMORY
-from byteps.control.link import FIRST_RETRY_S, LAST_RETRY_S
 from byteps.control.machine import key
 from byteps.control.memory import own_memory, readable
 from byteps.control.messages import Member, View
 from byteps.control.patience import make_patient
+from byteps.control.scheduler_channel import FIRST_RETRY_S, LAST_RETRY_S
 from byteps.control.shortage import is_shortage
-from byteps.endpoint import joined
 from byteps.errors import HandshakeError, JoinError
 
 MAX_AT_ONCE = 64  # a server has room for 256 handshakes, of all workers

@@ -22,7 +22,7 @@ class Spec(NamedTuple):
     """What a rank says about a tensor; ranks must agree on all of it."""
 
     name: str
-    dtype: int  # number of byteps.dtypes
+    dtype: int  # number of byteps.tensor.dtypes
     shape: tuple[int, ...]
     codec: str = ""  # canonical text of the compression; "" for none
     direct: bool = False  # this rank pushes it for its whole machine, without the machine's group

@@ -10,9 +10,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from byteps import dtypes
 from byteps.errors import PeerLostError
-from byteps.partition import USUAL_BYTES
+from byteps.tensor import dtypes
+from byteps.tensor.tuning import USUAL_BYTES
 from byteps.worker.interface import NativeHandle, Place, Placement, Spec
 
 if TYPE_CHECKING:

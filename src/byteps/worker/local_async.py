@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from byteps import dtypes
+from byteps.tensor import dtypes
 
 if TYPE_CHECKING:
     from byteps.worker.local import _LocalTensor

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from byteps import _core
 from byteps.config import Config
@@ -14,19 +13,18 @@ from byteps.control.blame import Whom
 from byteps.control.hello import job_number
 from byteps.control.loss import loss
 from byteps.control.machines import children, piece_bytes
-from byteps.control.messages import Conflict, Lacking, Lost, Role, TensorSpec, Unreachable, View
-from byteps.errors import PeerLostError, ProtocolError
+from byteps.control.messages import Conflict, Lost, Role, Unreachable, View
+from byteps.errors import PeerLostError
 from byteps.observe import logging
 from byteps.observe.text import clean
-from byteps.partition import USUAL_BYTES, aligned
-from byteps.scheduler.declarations import MAX_PARTITIONS
-from byteps.scheduler.runs import count, spread
+from byteps.tensor.partition import aligned
+from byteps.tensor.tuning import USUAL_BYTES
 from byteps.worker.control import ControlClient
-from byteps.worker.interface import Place, Placement, Spec
+from byteps.worker.interface import Place
 from byteps.worker.machine import Machine
 from byteps.worker.session import Session
 
-__all__ = ["join"]
+__all__ = ["open_session"]
 
 # A server that ends because a worker died closes our connection, too. The scheduler knows the cause: it
 # gets this long to name it before we blame the server.
@@ -34,18 +32,19 @@ VERDICT_S = 1.0
 _WAITS = " waits for "  # in what the core says of an operation that takes long
 
 
-def join(config: Config) -> Session:
+def open_session(config: Config) -> Session:
     """Register, wait for everybody, connect to every shard of every server."""
     machine = Machine(config)
     try:
-        control = RemoteControl(config)
-        view = control.scheduler.join()
+        ear = Ear(config)
+        control = ear.control
+        view = control.register()
         own = view.workers()[view.rank]
         blame.tell(config.blame, blame.Joined(Whom("worker", own.rank, own.host, own.pid)))
         try:
-            client = control.connect(view, machine)
+            client = ear.connect(view, machine)
             session = Session(config, _place(view), control, client, shares_memory=machine.shared)
-            control.attach(session)
+            ear.attach(session)
         except BaseException as error:
             control.leave(suspend=False, failed=True, reason=f"{type(error).__name__}: {error}")
             raise
@@ -60,12 +59,12 @@ def _place(view: View) -> Place:
     return Place(view.rank, view.size, own.local_rank, own.local_size)
 
 
-class RemoteControl:
-    """The control plane as a session sees it, and the ear for events of the native client."""
+class Ear:
+    """Hears what the scheduler and the native client have to say, and tells the session."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.scheduler = ControlClient(
+        self.control = ControlClient(
             config,
             on_lost=self._on_lost,
             on_conflict=self._on_conflict,
@@ -79,7 +78,6 @@ class RemoteControl:
         self._early: list[Callable[[Session], None]] = []  # news from before there was a session
         self._hosts: dict[str, list[str]] = {}  # by role and rank
         self._gone: set[tuple[str, int]] = set()  # members that cannot be reached, by role and rank
-        self._sockets: list[tuple[int, int]] = []  # (descriptor, inode)
         self._lock = threading.Lock()
 
     def connect(self, view: View, machine: Machine) -> _core.Client:
@@ -107,17 +105,14 @@ class RemoteControl:
             piece_bytes=piece_bytes(view),
             tolerated_silence_s=config.heartbeat_timeout_s,
         )
-        group = self.scheduler.form_group(machine, view)
+        group = self.control.form_group(machine, view)
         if group is not None:
             client.join(group)
-        connections = self.scheduler.open_data_connections(view)
-        fds = [*self.scheduler.inherited_fds(), *(connection.fd for connection in connections)]
-        self._sockets = [(fd, os.fstat(fd).st_ino) for fd in fds]
-        for connection in connections:
+        for connection in self.control.open_data_connections(view):
             client.connect(*connection)
         client.start()
         self._client = client
-        self.scheduler.add_reader(client.fileno(), self._on_native_events)
+        self.control.add_reader(client.fileno(), self._on_native_events)
         return client
 
     def attach(self, session: Session) -> None:
@@ -135,40 +130,6 @@ class RemoteControl:
                 self._early.append(news)
                 return
         news(session)
-
-    # What a session calls
-
-    def declare(self, specs: Sequence[tuple[Spec, int]]) -> list[Placement]:
-        placed = self.scheduler.declare(
-            [
-                TensorSpec(spec.name, generation, spec.dtype, list(spec.shape), spec.codec, spec.direct)
-                for spec, generation in specs
-            ]
-        )
-        for each in placed:
-            if count(each.placement) > MAX_PARTITIONS:
-                raise ProtocolError(
-                    f"the scheduler placed {count(each.placement)} partitions of a tensor, at most "
-                    f"{MAX_PARTITIONS} are possible"
-                )
-        return [Placement(each.tensor_id, spread(each.placement), each.partition_bytes) for each in placed]
-
-    def lack(self, tensor_id: int, reason: str) -> None:
-        self.scheduler.report(Lacking(tensor_id, reason))
-
-    def barrier(self, timeout_s: float) -> None:
-        self.scheduler.barrier(timeout_s)
-
-    def leave(
-        self, *, suspend: bool, failed: bool, reason: str, because: PeerLostError | None = None
-    ) -> None:
-        if self._client is not None:
-            self.scheduler.remove_reader(self._client.fileno())
-        self.scheduler.leave(suspend=suspend, failed=failed, reason=reason, because=because)
-
-    def inherited_fds(self) -> list[int]:
-        # A socket may have been closed since, and its number may belong to a file of the user now.
-        return [fd for fd, inode in self._sockets if _inode(fd) == inode]
 
     # In the control thread
 
@@ -219,16 +180,9 @@ class RemoteControl:
             # The scheduler waits for a sign of life of the other end, or for the end of its patience.
             patience_s += config.heartbeat_timeout_s + 2 * config.heartbeat_interval_s
             reason += f" (PS_HEARTBEAT_TIMEOUT = {config.heartbeat_timeout_s:g})"
-            self.scheduler.report(Unreachable(role, rank, reason))
+            self.control.report(Unreachable(role, rank, reason))
         else:
-            self.scheduler.report(Lost(role, rank, whom.host, reason[:1_000]))
+            self.control.report(Lost(role, rank, whom.host, reason[:1_000]))
         verdict = threading.Timer(patience_s, self._on_lost, (loss(whom, reason),))
         verdict.daemon = True
         verdict.start()
-
-
-def _inode(fd: int) -> int:
-    try:
-        return os.fstat(fd).st_ino
-    except OSError:
-        return -1

@@ -9,10 +9,12 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from byteps.control import tasks
-from byteps.control.messages import MAX_BATCH_PARTITIONS, MAX_BATCH_TENSORS, Message, TensorSpec
-from byteps.dtypes import ITEM_BYTES
-from byteps.errors import BytePSError, OperationTimeoutError
-from byteps.partition import aligned
+from byteps.control.messages import MAX_BATCH_PARTITIONS, MAX_BATCH_TENSORS, Message, Placed, TensorSpec
+from byteps.errors import BytePSError, OperationTimeoutError, ProtocolError
+from byteps.tensor.dtypes import ITEM_BYTES
+from byteps.tensor.partition import MAX_PARTITIONS, aligned
+from byteps.tensor.runs import count, spread
+from byteps.worker.interface import Placement, Spec
 
 T = TypeVar("T")
 
@@ -98,3 +100,19 @@ def batches(tensors: Sequence[TensorSpec], partition_bytes: int) -> Iterator[lis
         partitions += count
     if batch:
         yield batch
+
+
+def told_spec(spec: Spec, generation: int) -> TensorSpec:
+    """What the scheduler is told of a tensor."""
+    return TensorSpec(spec.name, generation, spec.dtype, list(spec.shape), spec.codec, spec.direct)
+
+
+def placements(placed: Sequence[Placed]) -> list[Placement]:
+    """The scheduler's answer written out: the place of every partition."""
+    for each in placed:
+        if count(each.placement) > MAX_PARTITIONS:
+            raise ProtocolError(
+                f"the scheduler placed {count(each.placement)} partitions of a tensor, at most "
+                f"{MAX_PARTITIONS} are possible"
+            )
+    return [Placement(each.tensor_id, spread(each.placement), each.partition_bytes) for each in placed]

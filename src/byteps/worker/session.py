@@ -1,8 +1,8 @@
 """A membership in a job: this rank's place, its declared tensors, and the operations on them.
 
-A session is made by ``connect.join()`` from a control plane and a data plane (``interface.py``) and ends
-with ``leave()``. It works on names, dtype numbers, shapes and addresses; turning arrays and framework
-tensors into those is the business of ``byteps._arrays`` and of the plugins.
+A session is made by ``connect.become_member()`` from a control plane and a data plane (``interface.py``) and
+ends with ``leave()``. It works on names, dtype numbers, shapes and addresses; turning arrays and framework
+tensors into those is the business of ``byteps.tensor.arrays`` and of the plugins.
 """
 
 from __future__ import annotations

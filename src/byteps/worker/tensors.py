@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from byteps import dtypes
 from byteps.errors import BytePSError, ConfigError, DeclarationError, OutOfMemoryError
+from byteps.tensor import dtypes
 from byteps.worker import codec_state, codecs
 from byteps.worker.codecs import codec_of
 from byteps.worker.interface import Client, Control, NativeHandle, Spec

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from byteps.compress.floats import Floats
+
 __all__ = ["LANES", "Floats", "Ints", "lane_sum", "scale_bytes", "scale_of"]
 
-Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[Any]
 
 LANES = 16

@@ -10,7 +10,7 @@ import numpy as np
 
 from byteps.compress.reference.arrays import Ints
 
-__all__ = ["Reader", "Symbols", "elias_delta", "fixed", "join", "pack", "rice"]
+__all__ = ["Reader", "Symbols", "elias_delta", "fixed", "interleaved", "pack", "rice"]
 
 Symbols = tuple[Ints, Ints]  # bits as uint64, and how many of them count
 
@@ -38,14 +38,14 @@ def rice(v: Ints, b: int) -> Symbols:
     v = np.asarray(v, np.uint64)
     zeros = v >> np.uint64(b)
     rest = (v & np.uint64((1 << b) - 1)) << np.uint64(1) | np.uint64(1)
-    return join((np.zeros_like(v), zeros), (rest, np.full_like(v, b + 1)))
+    return interleaved((np.zeros_like(v), zeros), (rest, np.full_like(v, b + 1)))
 
 
 def fixed(v: Ints, width: int) -> Symbols:
     return np.asarray(v, np.uint64), np.full(np.shape(v), width, np.uint64)
 
 
-def join(*columns: Symbols) -> Symbols:
+def interleaved(*columns: Symbols) -> Symbols:
     """The first of every column, then the second of every column, and so on."""
     return (
         np.stack([bits for bits, _ in columns], axis=-1).ravel(),

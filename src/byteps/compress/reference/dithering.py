@@ -76,7 +76,7 @@ def _sparse(q: Ints) -> bits.Symbols:
     index = np.flatnonzero(q)
     gap = np.diff(index, prepend=-1)
     filled = q[index]
-    elements = bits.join(
+    elements = bits.interleaved(
         bits.elias_delta(gap), bits.fixed(filled < 0, 1), bits.elias_delta(np.abs(filled).astype(np.uint64))
     )
     return _chain(bits.fixed(np.ones(1), 1), bits.elias_delta(np.array([index.size + 1])), elements)

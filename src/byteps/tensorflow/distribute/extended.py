@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from byteps.tensorflow import names, ops
+from byteps.plugin.tensorflow import names, ops
 from byteps.worker import current
 
 __all__ = ["between_ranks"]

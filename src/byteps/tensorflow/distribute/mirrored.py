@@ -17,8 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 from byteps.errors import ConfigError
+from byteps.plugin.tensorflow.gradients import refuse_async
 from byteps.tensorflow.distribute.extended import between_ranks
-from byteps.tensorflow.gradients import refuse_async
 from byteps.worker import current
 
 __all__ = ["MirroredStrategy"]

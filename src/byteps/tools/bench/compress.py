@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from byteps.errors import ConfigError
+from byteps.tensor.tuning import USUAL_BYTES
+from byteps.tools.arguments import positive, size
 from byteps.tools.bench import compress_goals, report
-from byteps.tools.bench.arguments import positive, size
 from byteps.tools.bench.compress_cases import Case, cases
 from byteps.tools.bench.compress_plot import draw_codecs
 from byteps.tools.bench.interleave import interleave
@@ -18,11 +19,9 @@ from byteps.tools.bench.local_goals import HEADER, row, verdicts
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Sample, Series
-from byteps.tools.bench.units import format_time
+from byteps.tools.units import format_time
 
 __all__ = ["add_parser", "run"]
-
-PARTITION_BYTES = 4_096_000  # of a tensor, by default: BYTEPS_PARTITION_BYTES
 
 _DESCRIPTION = """\
 Measure every codec on one partition of float32 with one thread: compress, decode and add, and compress with
@@ -50,7 +49,7 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--partition-bytes", type=size, default=PARTITION_BYTES, metavar="SIZE", help="(%(default)s)")
+    add("--partition-bytes", type=size, default=USUAL_BYTES, metavar="SIZE", help="(%(default)s)")
     add("--partitions", type=positive, default=8, metavar="N", help="that take turns (%(default)s)")
     add("--only", default="", metavar="NAMES", help="measure what has one of these in its name (all)")
     add("--repeats", type=positive, default=31, metavar="N", help="repetitions (%(default)s)")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from byteps.tools.bench.screen import progress
 from byteps.tools.bench.series import Sample, Series
 from byteps.tools.bench.stats import orders
-from byteps.tools.bench.units import format_bytes
+from byteps.tools.units import format_bytes
 
 __all__ = ["Measure", "interleave"]
 

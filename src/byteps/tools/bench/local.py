@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from byteps.errors import ConfigError
+from byteps.tools.arguments import list_of, one_of, positive, size
 from byteps.tools.bench import gradient_sets, local_goals, local_measure
-from byteps.tools.bench.arguments import list_of, one_of, positive, size
 from byteps.tools.bench.local_measure import GRADIENT_RANKS, Options
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.screen import say, table

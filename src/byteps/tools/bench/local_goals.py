@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from byteps.tools.bench.series import Series, ratio_of
 from byteps.tools.bench.stats import Goal, Ratio, Verdict, judge
-from byteps.tools.bench.units import format_bytes
+from byteps.tools.units import format_bytes
 
 __all__ = ["HEADER", "Line", "gradient_lines", "row", "size_lines", "verdicts"]
 

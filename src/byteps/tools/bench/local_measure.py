@@ -14,7 +14,7 @@ from byteps.tools.bench.local_ranks import LocalRanks
 from byteps.tools.bench.plot import draw_bars, draw_sizes
 from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Sample, Series, rounds_per_sample, time_cells
-from byteps.tools.bench.units import format_bytes
+from byteps.tools.units import format_bytes
 
 __all__ = ["GRADIENT_RANKS", "Options", "gradients", "sizes"]
 

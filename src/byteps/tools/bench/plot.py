@@ -8,7 +8,7 @@ from typing import Any
 
 from byteps.tools.bench.screen import say
 from byteps.tools.bench.series import Series
-from byteps.tools.bench.units import format_bytes
+from byteps.tools.units import format_bytes
 
 __all__ = ["draw_bars", "draw_memory", "draw_sizes", "pyplot_or_none", "save"]
 

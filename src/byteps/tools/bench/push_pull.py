@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from byteps.errors import ConfigError
+from byteps.tools.arguments import list_of, one_of, positive, size
 from byteps.tools.bench import push_pull_many, push_pull_memory, push_pull_sizes
-from byteps.tools.bench.arguments import list_of, one_of, positive, size
 from byteps.tools.bench.bound import Shape
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.options import Options

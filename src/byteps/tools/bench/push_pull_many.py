@@ -13,7 +13,7 @@ from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Sample, Series, ratio_of
 from byteps.tools.bench.stats import Goal, Verdict, judge
 from byteps.tools.bench.team import numbered
-from byteps.tools.bench.units import format_bytes, format_time
+from byteps.tools.units import format_bytes, format_time
 
 __all__ = ["run"]
 

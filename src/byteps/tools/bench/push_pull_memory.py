@@ -11,7 +11,7 @@ from byteps.tools.bench.push_pull_sizes import cluster_name
 from byteps.tools.bench.screen import progress, say
 from byteps.tools.bench.stats import Goal, Verdict, quantile
 from byteps.tools.bench.team import numbered
-from byteps.tools.bench.units import format_bytes
+from byteps.tools.units import format_bytes
 
 __all__ = ["growth", "run"]
 

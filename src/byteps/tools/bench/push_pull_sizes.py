@@ -14,7 +14,7 @@ from byteps.tools.bench.plot import draw_sizes
 from byteps.tools.bench.screen import progress, say, table
 from byteps.tools.bench.series import Sample, Series, ratio_of, rounds_per_sample, time_cells
 from byteps.tools.bench.stats import Goal, Verdict, judge
-from byteps.tools.bench.units import format_bytes, format_count
+from byteps.tools.units import format_bytes, format_count
 
 __all__ = ["cluster_name", "find_shapes", "run", "settle"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from byteps.tools.bench import exact
 from byteps.tools.bench.stats import Ratio, Summary, quantile, speed_ratio, summarize
-from byteps.tools.bench.units import format_time
+from byteps.tools.units import format_time
 
 __all__ = ["Sample", "Series", "ratio_of", "rounds_per_sample", "time_cells"]
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from byteps.errors import ConfigError
+from byteps.tools.arguments import list_of, one_of, positive
 from byteps.tools.bench import report
-from byteps.tools.bench.arguments import list_of, one_of, positive
 from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.screen import say, table
 from byteps.tools.bench.series import Series
 from byteps.tools.bench.startup_run import ALONE, PEERS, measure
 from byteps.tools.bench.stats import Goal, Summary, Verdict, summarize
-from byteps.tools.bench.units import format_time
+from byteps.tools.units import format_time
 
 __all__ = ["add_parser", "beyond", "run"]
 

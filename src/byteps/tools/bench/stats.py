@@ -62,7 +62,8 @@ class Goal:
     text: str
     target: float
     at_most: bool = False
-    ceiling: float | None = None  # a better value cannot be: what we compare with was measured badly
+    # The best value that is possible. A better one means that what we compare with was measured badly.
+    ceiling: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from byteps import endpoint
-from byteps.config import Config, load
+from byteps.config import Config, endpoint, load
 from byteps.errors import ConfigError
 from byteps.tools.doctor.findings import Finding, as_json, fail, ok, table, verdict
 
@@ -122,7 +121,7 @@ def _settings(environ: Mapping[str, str]) -> tuple[Config | None, list[Finding]]
 
 def _core() -> Finding:
     """The native core can be loaded."""
-    from byteps._version import __version__
+    from byteps.version import __version__
 
     try:
         from byteps import _core

@@ -7,17 +7,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from byteps._version import __version__
 from byteps.config import Config
+from byteps.config.endpoint import joined
 from byteps.control.channel import Channel
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
 from byteps.control.messages import Ask, Presence, Status
-from byteps.endpoint import joined
 from byteps.errors import HandshakeError, ProtocolError
 from byteps.scheduler.observers import CHANNEL, ROLE
 from byteps.tools.doctor.findings import Finding, fail, ok, warn
+from byteps.version import __version__
 
 __all__ = ["Answer", "ask", "judge"]
 

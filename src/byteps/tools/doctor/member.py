@@ -21,8 +21,8 @@ import numpy as np
 
 import byteps
 from byteps.config import Config
+from byteps.config.endpoint import joined
 from byteps.control.said import unpack
-from byteps.endpoint import joined
 from byteps.errors import ConfigError
 from byteps.tools.doctor import job, paths
 from byteps.tools.doctor.findings import Finding, merged, ok

@@ -26,7 +26,7 @@ from typing import Any
 
 from byteps.errors import BytePSError
 from byteps.launcher.reap import die_with
-from byteps.tools.bench.arguments import positive
+from byteps.tools.arguments import positive
 from byteps.tools.lab.layout import Layout
 from byteps.tools.lab.network import Lab
 from byteps.tools.lab.plan import Traffic, Wire

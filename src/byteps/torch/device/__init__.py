@@ -17,8 +17,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from byteps import dtypes
 from byteps.errors import ConfigError, UnsupportedTensorError
+from byteps.tensor import dtypes
 from byteps.torch.device.group import LEADER, Group, connect_store, serve_store
 from byteps.torch.device.operation import Operation
 from byteps.torch.device.order import Order

@@ -173,7 +173,7 @@ class DistributedDataParallel(nn.Module):
             self._running = True
             self._exchange.paused = False
             task = torch._C._current_graph_task_id()
-            backward_end.join(self._exchange, task, inner_too=True)
+            backward_end.complete_after(self._exchange, task, inner_too=True)
 
     def _pause(self) -> None:
         """A backward pass is over."""

@@ -30,7 +30,7 @@ def create(options: Any, _backend_options: Any = None) -> Any:
     members = options.global_ranks_in_group  # empty for the first group, which is everybody
     session = current.session
     if not members:
-        session = agree.join(store, rank, size)
+        session = agree.membership(store, rank, size)
     if session is None or size != session.size or rank != session.rank:
         return gloo(store, rank, size, options.timeout)
     # torchrun's store outlives a group: one that is made again, with the same name, must not see old keys.

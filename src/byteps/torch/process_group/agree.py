@@ -22,7 +22,7 @@ from byteps.worker import current
 from byteps.worker.session import Session
 from byteps.worker.torchrun import LOOPBACK, no_servers
 
-__all__ = ["join", "place"]
+__all__ = ["membership", "place"]
 
 OPERATION = 'init_process_group("byteps")'
 
@@ -39,7 +39,7 @@ class _Job(msgspec.Struct, forbid_unknown_fields=True):
 _decoder = msgspec.json.Decoder(_Job)
 
 
-def join(store: Any, rank: int, size: int) -> Session:
+def membership(store: Any, rank: int, size: int) -> Session:
     """This process's membership; makes one if there is none. ConfigError when it is another job's."""
     if current.session is None:
         if not os.environ.get("BYTEPS_LOCAL_SIZE"):

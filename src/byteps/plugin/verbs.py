@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from byteps import _arrays
-from byteps._arrays import Array
+from byteps.tensor import arrays
+from byteps.tensor.arrays import Array
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
@@ -39,8 +39,8 @@ def declare(
     specs = []
     for each, value in tensors.items():
         if value is not None:
-            array = _arrays.to_array(value)
-            specs.append(Spec(each, _arrays.dtype_number(array, "declare", each), array.shape, codec))
+            array = arrays.to_array(value)
+            specs.append(Spec(each, arrays.dtype_number(array, "declare", each), array.shape, codec))
     session.declare(specs)
 
 
@@ -56,18 +56,18 @@ def push_pull_async(
     ``tensor`` may be read-only, but must not change before the operation is done.
     """
     session = current.session or current.required("push_pull")
-    array = tensor if type(tensor) is np.ndarray else _arrays.to_array(tensor)
-    dtype = _arrays.dtype_number(array, "push_pull", name)
+    array = tensor if type(tensor) is np.ndarray else arrays.to_array(tensor)
+    dtype = arrays.dtype_number(array, "push_pull", name)
     if not array.flags.c_contiguous:
-        array = _arrays.contiguous(array)
+        array = arrays.contiguous(array)
     shape = array.shape
     declared = session.tensors.get(name)  # type: ignore[arg-type]  # None is not found, as it should be
     if declared is None or declared.shape != shape or declared.dtype != dtype or compression_params:
         declared = session.tensor("push_pull", name, dtype, shape, codec_of(compression_params))
     result = np.empty(shape, array.dtype)
-    source = _arrays.address(array)
+    source = arrays.address(array)
     return session.push_pull(
-        declared, source, _arrays.address(result), average, priority, (array, result), result
+        declared, source, arrays.address(result), average, priority, (array, result), result
     )
 
 
@@ -103,13 +103,13 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Array:
         weights = byteps.broadcast(weights, root_rank=0, name="weights")
     """
     session = current.session or current.required("broadcast")
-    array = _arrays.to_array(tensor)
-    dtype = _arrays.dtype_number(array, "broadcast", name)
+    array = arrays.to_array(tensor)
+    dtype = arrays.dtype_number(array, "broadcast", name)
     declared = session.tensor("broadcast", name, dtype, array.shape)
     memory = array
     if not (array.flags.c_contiguous and array.flags.writeable):
         memory = np.array(array, order="C", copy=True)
-    session.broadcast(declared, _arrays.address(memory), root_rank, 0, memory, memory).wait()
+    session.broadcast(declared, arrays.address(memory), root_rank, 0, memory, memory).wait()
     if memory is not array and array.flags.writeable:
         array[...] = memory
         return array

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from byteps import dtypes
-from byteps._group import Converted, Group, Item
 from byteps.errors import ConfigError, UnsupportedTensorError
-from byteps.tensorflow import graph, names
-from byteps.tensorflow.compression import Cast, Compression
+from byteps.plugin.group import Converted, Group, Item
+from byteps.plugin.tensorflow import graph, names
+from byteps.plugin.tensorflow.compression import Cast, Compression
+from byteps.tensor import dtypes
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec

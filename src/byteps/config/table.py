@@ -1,7 +1,7 @@
 """The one table of every environment variable: attribute, type, name, parser, default, meaning and status.
 
 A line is a variable, so that its parts cannot drift from each other; a class is a group of the documentation.
-``config.py`` reads values into it; ``docs/configuration.md`` and ``bps env`` are made from it.
+``settings.py`` reads values into it; ``docs/configuration.md`` and ``bps env`` are made from it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from byteps import config_parse as p
-from byteps.config_row import ACCEPTED, NOT_YET, PRIVATE, Variable, row, rows
+from byteps.config import parsers as p
+from byteps.config.row import ACCEPTED, NOT_YET, PRIVATE, Variable, row, rows
 
 
 # Only ``Config``, which inherits from all these classes, is ever made. They get no methods of their own:

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from byteps.errors import ConfigError
-from byteps.tensorflow import graph, names, ops
-from byteps.tensorflow.compression import Cast, Compression
+from byteps.plugin.tensorflow import graph, names, ops
+from byteps.plugin.tensorflow.compression import Cast, Compression
 from byteps.worker import current
 
 __all__ = ["average_gradients", "refuse_async"]

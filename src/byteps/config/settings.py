@@ -8,7 +8,7 @@ collects what deserves a warning in ``Config.warnings``; ``byteps.observe.loggin
     >>> config.distributed, config.scheduling_credit
     (True, 4)
 
-The table itself, one line per variable, is in ``config_table.py``. An empty value counts as unset.
+The table itself, one line per variable, is in ``table.py``. An empty value counts as unset.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from byteps.config_row import NOT_YET, Variable, show
-from byteps.config_table import VARIABLES, Table
+from byteps.config.row import NOT_YET, Variable
+from byteps.config.table import VARIABLES, Table
 from byteps.errors import ConfigError
 
-__all__ = ["VARIABLES", "Config", "Variable", "load", "lookup", "parse", "show", "unknown_names"]
+__all__ = ["Config", "load", "lookup", "parse", "unknown_names"]
 
 _PREFIXES = ("BYTEPS_", "DMLC_")
 

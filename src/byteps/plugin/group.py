@@ -2,7 +2,7 @@
 
 What plugins without hooks on single gradients are built on (TensorFlow, Keras, MXNet, JAX). It knows NumPy
 arrays and no framework. Names are given by the plugin; ranks that do not exchange the same tensors are told
-which differ (``byteps._agreement``).
+which differ (``byteps.plugin.agreement``).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byteps import _arrays, dtypes
-from byteps._agreement import Agreement
-from byteps._arrays import Array
 from byteps.compress import parse
+from byteps.plugin.agreement import Agreement
+from byteps.tensor import arrays, dtypes
+from byteps.tensor.arrays import Array
 from byteps.worker import current
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Spec
@@ -31,7 +31,7 @@ class Item(NamedTuple):
     """One tensor of a group, as far as it is known before there are values."""
 
     name: str
-    dtype: int  # number of byteps.dtypes
+    dtype: int  # number of byteps.tensor.dtypes
     shape: tuple[int, ...] | None  # None: known only when there are values
 
     def __str__(self) -> str:
@@ -99,13 +99,13 @@ class Group:
     def start(self, index: int, array: Array) -> Handle[Array]:
         """Begin with one tensor; its result is a new array. ``array`` must not change before."""
         session = self.bind()
-        source = array if array.flags.c_contiguous else _arrays.contiguous(array)
+        source = array if array.flags.c_contiguous else arrays.contiguous(array)
         declared = self._declared(session, index, source.shape)
         result = _empty(session, source)
-        address, priority = _arrays.address(result), self.priority - index
+        address, priority = arrays.address(result), self.priority - index
         if self.root is None:
             return session.push_pull(
-                declared, _arrays.address(source), address, self.average, priority, (source, result), result
+                declared, arrays.address(source), address, self.average, priority, (source, result), result
             )
         if session.rank == self.root:
             np.copyto(result, source)
@@ -163,7 +163,7 @@ def _empty(session: Session, like: Array) -> Array:
         return empty(like.shape, like.dtype)
     nbytes = like.nbytes
     memory = np.empty(nbytes + _LINE_BYTES, np.uint8)
-    start = -_arrays.address(memory) % _LINE_BYTES
+    start = -arrays.address(memory) % _LINE_BYTES
     result: Array = memory[start : start + nbytes].view(like.dtype).reshape(like.shape)
     return result
 

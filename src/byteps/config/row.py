@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from byteps.config_parse import Parser
+from byteps.config.parsers import Parser
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from byteps import endpoint
+from byteps.config import endpoint
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from byteps import dtypes
-from byteps._group import Item, numbered
 from byteps.errors import ConfigError
+from byteps.plugin.group import Item, numbered
+from byteps.tensor import dtypes
 from byteps.worker import current
 
 __all__ = ["occurrence", "of_operation", "of_variables"]

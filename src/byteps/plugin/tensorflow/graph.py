@@ -20,17 +20,16 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from byteps import dtypes
-from byteps._arrays import Array
-from byteps._group import Group, Started
 from byteps.errors import BytePSError, ConfigError
+from byteps.plugin.group import Group, Started
+from byteps.tensor import dtypes
+from byteps.tensor.arrays import Array
+from byteps.tensor.tuning import TOGETHER_BYTES, TOGETHER_TENSORS
 
 __all__ = ["is_graph_of_functions", "plain_python", "run", "to_array", "to_tensor"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PARTITION_BYTES = 4_096_000
-_MOST_TOGETHER = 16
 _DLPACK_KINDS = "fiu"  # NumPy gives no others away
 
 
@@ -128,10 +127,10 @@ def _together(group: Group) -> list[list[int]]:
     found: list[list[int]] = []
     room = 0
     for index, (_, dtype, shape) in enumerate(group.items):
-        nbytes = _PARTITION_BYTES if shape is None else dtypes.nbytes(dtype, shape)
-        if not found or nbytes > room or len(found[-1]) == _MOST_TOGETHER:
+        nbytes = TOGETHER_BYTES if shape is None else dtypes.nbytes(dtype, shape)
+        if not found or nbytes > room or len(found[-1]) == TOGETHER_TENSORS:
             found.append([])
-            room = _PARTITION_BYTES
+            room = TOGETHER_BYTES
         found[-1].append(index)
         room -= nbytes
     return found

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from byteps import _arrays, dtypes
-from byteps._arrays import Array
 from byteps.errors import DeclarationError
 from byteps.observe.text import clean
+from byteps.tensor import arrays, dtypes
+from byteps.tensor.arrays import Array
 from byteps.worker.handle import Handle
 from byteps.worker.session import Session
 
@@ -40,7 +40,7 @@ class Agreement:
         """Begin; ``check`` waits for the answer."""
         declared = session.tensor(self._verb, f"{self._label} of all ranks", _INT64, (1,))
         value = np.array([self._number], np.int64)
-        address = _arrays.address(value)
+        address = arrays.address(value)
         return session.push_pull(declared, address, address, False, 1, value, value)
 
     def check(self, session: Session, answer: Handle[Array]) -> None:
@@ -70,7 +70,7 @@ class Agreement:
 
     def _broadcast(self, session: Session, name: str, dtype: int, array: Array, root: int) -> None:
         declared = session.tensor(self._verb, name, dtype, array.shape)
-        session.broadcast(declared, _arrays.address(array), root, 1, array, array).wait()
+        session.broadcast(declared, arrays.address(array), root, 1, array, array).wait()
 
     def _difference(self, rank: int, other: int, theirs: Sequence[str]) -> str:
         """The first place where the lists differ, in words; pure."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from byteps import dtypes
 from byteps.errors import UnsupportedTensorError
+from byteps.tensor import dtypes
 
 __all__ = ["Array", "address", "contiguous", "dtype_number", "to_array"]
 

@@ -12,86 +12,49 @@ import os
 import secrets
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from byteps import _core
 from byteps.config import Config
+from byteps.config.endpoint import joined
 from byteps.control import machine, origin
 from byteps.control.channel import Channel
 from byteps.control.connection import credentials_of, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
-from byteps.control.messages import ComeBack, Failed, Leave, Message, Register, View, Waiting
+from byteps.control.messages import ComeBack, Failed, Leave, Register, View, Waiting
 from byteps.control.patience import make_patient
+from byteps.control.progress import Progress
 from byteps.control.shortage import is_shortage
-from byteps.endpoint import joined
 from byteps.errors import JoinError, JoinTimeoutError, ProtocolError
-from byteps.observe.logging import logger
 from byteps.observe.text import clean
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 LOCAL_RETRY_S = 0.2  # at last, in a job on one machine: cheap there, and its scheduler is always on its way
-QUIET_S = 2.0  # a start-up that is faster than this says nothing
-REPEAT_S = 5.0
-LONGEST_REPEAT_S = 60.0
-REASONS = 16
 BEAT_LINES = 2  # heartbeat connections of a member: native/liveness/beat_lines.h says why
 GRACE_S = 0.5  # between the end of a heartbeat and the verdict: messages that have arrived are read first
 
 
-class Progress:
-    """Says what a start-up waits for: not at once, when it changes, and again after 5, 10, 20... seconds.
+class SchedulerChannel(Channel):
+    """A member's channel to the scheduler, and the heartbeat that cuts it when the scheduler is silent."""
 
-    A wait of five minutes makes eight lines, also when it goes to and fro between a few reasons.
-    """
+    _config: Config
+    _liveness: _core.Liveness | None = None
+    own_address = ""  # of this machine, towards the scheduler
 
-    def __init__(self, quiet_s: float = QUIET_S) -> None:
-        self.text = ""
-        self._began = time.monotonic()
-        self._quiet_s = quiet_s
-        self._next_at = 0.0
-        self._pauses: OrderedDict[str, tuple[float, float]] = OrderedDict()  # text -> not before, then after
-
-    def say(self, text: str) -> None:
-        self.text = text
-        now = time.monotonic()
-        not_before, pause = self._pauses.get(text, (self._began + self._quiet_s, REPEAT_S))
-        if now < max(not_before, self._next_at):
-            return
-        again = f" (for {now - self._began:.0f} s now)" if text in self._pauses else ""
-        self._next_at = now + 1.0
-        self._pauses[text] = now + pause, min(2 * pause, LONGEST_REPEAT_S)
-        while len(self._pauses) > REASONS:
-            self._pauses.popitem(last=False)
-        logger.warning("%s%s", text, again)
-
-
-class Link:
-    """One member's control channel and heartbeat."""
-
-    def __init__(self, config: Config, channel: Channel, beats: list[socket.socket]) -> None:
-        self.scheduler = joined(config.root_uri, config.root_port)
-        self._channel = channel
+    def watch(self, config: Config, beats: list[socket.socket]) -> None:
+        """Begin to beat on these connections; once."""
         self._config = config
-        self._liveness: _core.Liveness | None = _core.Liveness(
+        self._liveness = _core.Liveness(
             job_number(config.job_id), config.heartbeat_interval_s, config.heartbeat_timeout_s
         )
         # Open ones: a forked child must let go of them.
-        self.fds = [channel.fileno(), *(beat.fileno() for beat in beats)]
+        self.fds = [self.fileno(), *(beat.fileno() for beat in beats)]
         self.own_address = str(beats[0].getsockname()[0])
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._liveness.fileno(), self._beat_events)
         for beat in beats:
             self._liveness.add(beat.detach(), 0)
-
-    async def receive(self) -> Message:
-        """The scheduler's next message; ConnectionError or ProtocolError when it is gone."""
-        return await self._channel.receive()
-
-    def send(self, message: Message) -> None:
-        """Send without waiting."""
-        self._channel.send(message)
 
     def leave(self, message: Leave, timeout_s: float) -> None:
         """Say goodbye. ``receive`` raises when the scheduler has heard it, or after ``timeout_s``.
@@ -99,13 +62,13 @@ class Link:
         Only then may our other connections close: a server must know that we left before it sees the end
         of our data connection.
         """
-        self._channel.send(message)
-        self._channel.shut(timeout_s)
+        self.send(message)
+        self.shut(timeout_s)
 
     def close(self) -> None:
         """Close at once; fine to call twice."""
         self.fds = []
-        self._channel.close()
+        super().close()
         liveness, self._liveness = self._liveness, None
         if liveness is not None:
             self._loop.remove_reader(liveness.fileno())
@@ -117,7 +80,7 @@ class Link:
                 continue
             del self.fds[1:]  # the native side has closed them, and the numbers may be somebody else's soon
             reason = beat_reason(event.failure, event.text, self._config)
-            self._loop.call_later(GRACE_S, self._channel.cut, reason)
+            self._loop.call_later(GRACE_S, self.cut, reason)
 
 
 def beat_reason(kind: _core.FailureKind, detail: str, config: Config) -> str:
@@ -133,7 +96,7 @@ def beat_reason(kind: _core.FailureKind, detail: str, config: Config) -> str:
     return f"its heartbeat connection broke: {clean(detail)}"
 
 
-async def connect(config: Config, role: str, instance: int) -> Link:
+async def connect(config: Config, role: str, instance: int) -> SchedulerChannel:
     """One attempt to open all connections; OSError may go away with time, HandshakeError will not."""
     credentials = credentials_of(config)
 
@@ -152,16 +115,18 @@ async def connect(config: Config, role: str, instance: int) -> Link:
         raise
     scheduler = f"the scheduler at {joined(config.root_uri, config.root_port)}"
     control, *beats = opened
-    return Link(config, await Channel.over(control, job_number(config.job_id), scheduler), beats)
+    made = await SchedulerChannel.over(control, job_number(config.job_id), scheduler)
+    made.watch(config, beats)
+    return made
 
 
 class _NotNow(Exception):
     """The scheduler has no place for this member yet."""
 
 
-async def join(
+async def enter(
     config: Config, role: str, register: Callable[[str], Register], deadline: float
-) -> tuple[Link, View]:
+) -> tuple[SchedulerChannel, View]:
     """Connect, register and wait until the job is complete, whatever starts first.
 
     ``register`` gets this machine's address towards the scheduler, which is not known before.
@@ -174,30 +139,30 @@ async def join(
     if config.serverless and config.local_rank != 0:
         where += ", which rank 0 starts in init(),"
     while True:
-        link = None
+        channel = None
         try:
             left = deadline - time.monotonic()
-            link = await asyncio.wait_for(connect(config, role, instance), max(left, 0.001))
-            view = await _wait_for_view(link, register(link.own_address), deadline, progress.say)
-            return link, view
+            channel = await asyncio.wait_for(connect(config, role, instance), max(left, 0.001))
+            view = await _wait_for_view(channel, register(channel.own_address), deadline, progress.say)
+            return channel, view
         except asyncio.TimeoutError:
             pass  # the deadline: falls through to the check below
         except _NotNow as busy:
             progress.say(f"waiting for a place in the job: {busy}")
         except (OSError, ProtocolError) as error:
             if is_shortage(error):  # of our own: waiting for the scheduler does not mend it
-                if link is not None:
-                    link.close()
+                if channel is not None:
+                    channel.close()
                 raise
             reason = why(error) if isinstance(error, OSError) else str(error)
             progress.say(f"{where} cannot be reached yet: {reason}")
         except BaseException:
-            if link is not None:
-                link.send(Leave(failed=True, reason="it was stopped while the job started"))
-                link.close()
+            if channel is not None:
+                channel.send(Leave(failed=True, reason="it was stopped while the job started"))
+                channel.close()
             raise
-        if link is not None:
-            link.close()
+        if channel is not None:
+            channel.close()
         if time.monotonic() + delay >= deadline:
             raise JoinTimeoutError(
                 f"this {role} could not join the job within {config.connect_timeout_s:g} s "
@@ -208,11 +173,13 @@ async def join(
         delay = min(2 * delay, LOCAL_RETRY_S if config.serverless else LAST_RETRY_S)
 
 
-async def _wait_for_view(link: Link, register: Register, deadline: float, say: Callable[[str], None]) -> View:
+async def _wait_for_view(
+    channel: SchedulerChannel, register: Register, deadline: float, say: Callable[[str], None]
+) -> View:
     """Register, and wait until the epoch runs."""
-    link.send(register)
+    channel.send(register)
     while True:
-        message = await asyncio.wait_for(link.receive(), max(deadline - time.monotonic(), 0.001))
+        message = await asyncio.wait_for(channel.receive(), max(deadline - time.monotonic(), 0.001))
         if isinstance(message, View):
             return message
         if isinstance(message, Waiting):

@@ -9,17 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-__all__ = ["SPREAD_BYTES", "USUAL_BYTES", "aligned", "chosen"]
+from byteps.tensor.tuning import OF_EQUAL_SHARES, OF_SMALLEST_SHARE, SPREAD_BYTES, USUAL_BYTES
 
-USUAL_BYTES = 4_096_000  # where nothing is gained by less; the accuracy of codecs was measured with it
-SPREAD_BYTES = 65_536  # the least that is worth a server of its own
-# Partitions are whole pieces (kFarPieceBytes): with a short one at the end of every partition, 4 + 2 machines
-# took 1.26 of the optimum instead of 1.13.
-PIECE_BYTES = 32_768
-# How many partitions the smallest share of a tensor has. Equal shares come out with any number of them, and
-# with several, servers begin to answer early. Of unequal ones the rounding is at most half a partition, so a
-# link carries at most a thirtieth more than its share.
-OF_EQUAL_SHARES, OF_SMALLEST_SHARE = 4, 16
+__all__ = ["MAX_PARTITIONS", "aligned", "chosen"]
+
+MAX_PARTITIONS = 1 << 20  # of one tensor: what a scheduler places and a worker takes
 
 
 def aligned(partition_bytes: int) -> int:
@@ -31,12 +25,14 @@ def aligned(partition_bytes: int) -> int:
     return max(8, partition_bytes // 8 * 8)
 
 
-def chosen(nbytes: int, shares: Sequence[Fraction], piece: int = PIECE_BYTES) -> int:
+def chosen(nbytes: int, shares: Sequence[Fraction], piece: int) -> int:
     """What is best for a tensor that is not compressed: every server gets its share of it, in several parts.
 
-    ``piece`` is what travels: larger on one machine, where more of them only cost more.
+    ``piece`` is what travels: larger on one machine, where more of them only cost more. Partitions are whole
+    pieces: with a short one at the end of each, 4 + 2 machines took 1.26 of the optimum instead of 1.13.
 
-    >>> chosen(16 << 20, [Fraction(1, 4)] * 4), chosen(100_000, [Fraction(1, 4)] * 4)
+    >>> quarters = [Fraction(1, 4)] * 4
+    >>> chosen(16 << 20, quarters, piece=32_768), chosen(100_000, quarters, piece=32_768)
     (1048576, 65536)
     """
     used = [share for share in shares if share]

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from byteps.tools.bench.units import parse_bytes
+from byteps.tools.units import parse_bytes
 
 __all__ = ["list_of", "natural", "one_of", "positive", "size"]
 

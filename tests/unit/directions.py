@@ -1,0 +1,81 @@
+"""Which folder may look into which: the table for ``src/byteps`` and the one for ``native``.
+
+A row names a folder and all the folders whose modules or headers it may import or include; its own are not
+listed. ARCHITECTURE.md draws both tables. A new line here is a decision: it belongs into the same change as
+the first look that needs it, and a line that nothing needs any more goes with the last one.
+"""
+
+from __future__ import annotations
+
+Table = dict[str, set[str]]
+Look = tuple[str, str]
+
+
+def _table(text: str) -> Table:
+    rows = (line.split(":") for line in text.strip().splitlines())
+    return {folder.strip(): set(targets.split()) for folder, targets in rows}
+
+
+# "byteps" is src/byteps/__init__.py, what users see; other modules beside it stand under their own names.
+PYTHON = _table("""
+    version:
+    errors:
+    _core:
+    config:                 errors
+    tensor:                 errors
+    observe:                config
+    control:                config errors observe version _core
+    scheduler:              config control errors observe tensor version _core
+    server:                 compress config control errors observe _core
+    compress:               control errors tensor _core
+    compress.reference:     compress
+    worker:                 compress config control errors observe tensor _core
+    plugin:                 compress errors observe tensor worker
+    plugin.tensorflow:      errors plugin tensor worker
+    byteps:                 compress errors plugin version worker
+    torch:                  byteps compress control errors observe plugin tensor torch.device worker
+    torch.device:           errors tensor worker
+    torch.parallel:         errors torch worker
+    torch.process_group:    config control errors torch worker
+    torch_backend:          plugin torch.process_group
+    jax:                    byteps compress errors plugin tensor worker
+    mxnet:                  byteps compress errors plugin tensor worker
+    keras:                  byteps compress errors jax plugin plugin.tensorflow tensor torch worker
+    tensorflow:             byteps errors keras plugin.tensorflow worker
+    tensorflow.distribute:  errors keras plugin.tensorflow worker
+    tensorflow.keras:       keras
+    launcher:               config control errors observe scheduler version
+    ray:                    errors launcher worker
+    testing:                launcher torch
+    tools:                  config errors version _core
+    tools.lab:              errors launcher tools
+    tools.bench:            compress errors tensor tools tools.lab torch _core
+    tools.doctor:           byteps config control errors launcher observe scheduler tools version worker _core
+""")
+
+# native/tests may look into everything; nobody may look into native/tests.
+NATIVE = _table("""
+    base:
+    reduce:
+    wire:                   base reduce
+    observe:                reduce
+    bench:                  reduce
+    compress:               base reduce wire
+    transport:              base wire
+    transport/shm:          base wire
+    transport/tcp:          base transport wire
+    liveness:               base transport/tcp
+    local:                  base reduce transport/shm wire
+    aggregator:             base compress observe reduce transport transport/shm wire
+    worker:                 base compress local observe reduce transport transport/shm wire
+    python:                 aggregator base bench compress liveness local reduce transport/shm wire worker
+""")
+
+# To be deleted when worker and aggregator know no transport but the contract, and local no worker: until then
+# these looks are there though the table does not have them, and the table has these though nothing uses them.
+PENDING_FORBIDDEN: set[Look] = {
+    ("local", "worker"),
+    ("worker", "transport/tcp"),
+    ("aggregator", "transport/tcp"),
+}
+PENDING_UNUSED: set[Look] = {("worker", "transport"), ("aggregator", "transport")}
