@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from byteps._version import __version__
 from byteps.errors import BytePSError, ConfigError
 
 
@@ -52,6 +53,7 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"bps {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, command in COMMANDS.items():
         if name == wanted:
