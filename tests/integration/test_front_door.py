@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from launch_job import bpslaunch, run
+from launch_job import Job, bpslaunch, run
 
 PLAIN = "import os; print('lone', os.environ['RANK'])"
 JOINS = "import byteps as bps; bps.init(); print('size', bps.size())"
@@ -57,8 +57,6 @@ def test_ports_that_are_asked_for_are_used(tmp_path: Path) -> None:
 def test_files_of_output_are_where_bpslaunch_was_called(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     shell = f"cd {tmp_path} && exec bpslaunch --log-dir logs --chdir work -n 2 pwd"
-    from launch_job import Job
-
     job = run(Job(["/bin/sh", "-c", shell]))
     assert job.process.returncode == 0, job.said
     assert (tmp_path / "logs" / "rank-1.log").read_text() == f"{tmp_path}/work\n"
@@ -78,3 +76,49 @@ def test_ranks_that_never_call_init_are_warned_about_once(args: list[str]) -> No
 def test_nobody_is_warned_who_need_not_be(args: list[str]) -> None:
     job = run(bpslaunch(*args))
     assert job.process.returncode == 0 and "warning" not in job.said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bps env",
+        "bps --help",
+        "bps env --help",
+        "bpslaunch --help",
+        "bpslaunch --dry-run -n 64 python train.py",
+    ],
+)
+def test_a_reader_that_has_seen_enough_sees_no_traceback(line: str) -> None:
+    for reader in ("head -1", "true"):
+        job = run(Job(["/bin/sh", "-c", f"{line} | {reader}"]))
+        assert job.process.returncode == 0 and job.said == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bpslaunch",
+        "bps",
+        *(f"bps {word}" for word in ("env", "doctor", "lab", "version", "bench")),
+        *(f"bps bench {word}" for word in ("push-pull", "local", "compress", "startup")),
+    ],
+)
+def test_help_is_plain_text_about_what_is_installed(line: str) -> None:
+    job = run(Job([*line.split(), "--help"]))
+    assert job.process.returncode == 0, job.said
+    for sign in ("`", ".md", "docs/"):
+        assert sign not in job.out.decode()
+
+
+def test_every_variable_is_explained_without_other_files() -> None:
+    job = run(Job(["bps", "env"]))
+    for sign in ("`", ".md", "docs/"):
+        assert sign not in job.out.decode()
+
+
+def test_a_healthy_start_warns_of_nothing() -> None:
+    """Ranks that take four seconds to load what they need, as with a large framework."""
+    for args in (["-n", "2"], ["--workers", "2", "--servers", "1"]):
+        job = run(bpslaunch(*args, "python", "-c", f"import time; time.sleep(4); {JOINS}"))
+        assert job.process.returncode == 0
+        assert "WARNING" not in job.said + job.out.decode()

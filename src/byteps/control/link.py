@@ -33,6 +33,7 @@ from byteps.observe.text import clean
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 LOCAL_RETRY_S = 0.2  # at last, in a job on one machine: cheap there, and its scheduler is always on its way
 QUIET_S = 2.0  # a start-up that is faster than this says nothing
+LATE_S = 10.0  # until then the others may still load their frameworks: no reason to warn
 REPEAT_S = 5.0
 LONGEST_REPEAT_S = 60.0
 REASONS = 16
@@ -43,19 +44,27 @@ GRACE_S = 0.5  # between the end of a heartbeat and the verdict: messages that h
 class Progress:
     """Says what a start-up waits for: not at once, when it changes, and again after 5, 10, 20... seconds.
 
-    A wait of five minutes makes eight lines, also when it goes to and fro between a few reasons.
+    A healthy one is nothing to warn of: it is INFO at first, and a WARNING from when it is late. A wait of
+    five minutes makes eight warnings, also when it goes to and fro between a few reasons.
     """
 
-    def __init__(self, quiet_s: float = QUIET_S) -> None:
+    def __init__(self, limit_s: float, quiet_s: float = QUIET_S) -> None:
+        """``limit_s``: after this long the start-up fails; a third of it is late in any case."""
         self.text = ""
         self._began = time.monotonic()
         self._quiet_s = quiet_s
         self._next_at = 0.0
+        self._late = False
+        self._late_at = self._began + min(LATE_S, limit_s / 3)
         self._pauses: OrderedDict[str, tuple[float, float]] = OrderedDict()  # text -> not before, then after
 
     def say(self, text: str) -> None:
         self.text = text
         now = time.monotonic()
+        if not self._late and now >= self._late_at:
+            self._late = True
+            self._next_at = now
+            self._pauses.clear()
         not_before, pause = self._pauses.get(text, (self._began + self._quiet_s, REPEAT_S))
         if now < max(not_before, self._next_at):
             return
@@ -64,7 +73,7 @@ class Progress:
         self._pauses[text] = now + pause, min(2 * pause, LONGEST_REPEAT_S)
         while len(self._pauses) > REASONS:
             self._pauses.popitem(last=False)
-        logger.warning("%s%s", text, again)
+        (logger.warning if self._late else logger.info)("%s%s", text, again)
 
 
 class Link:
@@ -162,7 +171,7 @@ async def join(
     ``register`` gets this machine's address towards the scheduler, which is not known before.
     JoinTimeoutError after the deadline says what was still missing; JoinError what was refused.
     """
-    progress = Progress()
+    progress = Progress(config.connect_timeout_s)
     instance = secrets.randbits(62)  # only this member has this number
     delay = FIRST_RETRY_S
     where = f"the scheduler at {joined(config.root_uri, config.root_port)}"

@@ -19,6 +19,7 @@ from byteps._version import __version__
 from byteps.launcher import belongs, k8s, nodes, ray_cluster, slurm, ssh
 from byteps.launcher.arguments import port, variables
 from byteps.launcher.help import DESCRIPTION, EXAMPLES, USAGE
+from byteps.observe.reader import with_a_reader
 
 if TYPE_CHECKING:
     from byteps.launcher.manner import Manner
@@ -110,6 +111,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
+    return with_a_reader(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args, said = belongs.parse(build_parser(), argv)
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     from byteps.errors import ConfigError

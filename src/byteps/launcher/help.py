@@ -46,4 +46,4 @@ one role on each machine, in any order; here two workers and one server, the sch
   DMLC_ROLE=worker DMLC_WORKER_ID=0 bpslaunch python train.py
   DMLC_ROLE=worker DMLC_WORKER_ID=1 bpslaunch -n 2 python train.py                           two ranks here
 
-`bps env` explains every variable."""
+Every variable is explained by: bps env"""
