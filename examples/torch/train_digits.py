@@ -127,7 +127,8 @@ def summarize(accuracy: float, samples_per_s: float) -> None:
     """What the job achieved, in numbers over all workers."""
     counters = bps.counters()
     _, own_speed = bps.get_pushpull_speed()
-    moved, speed = total(counters["pushed_bytes"] + counters["pulled_bytes"], own_speed)
+    kinds = ("pushed_bytes", "pulled_bytes", "local_bytes")  # the last one in shared memory
+    moved, speed = total(sum(counters[kind] for kind in kinds), own_speed)
     if bps.rank() == 0:
         print(f"workers          {bps.size()}")
         print(f"test accuracy    {accuracy:.4f}")

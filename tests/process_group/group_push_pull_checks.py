@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 import torch.distributed as dist
 from group_suite import DTYPES, Context, check, same
 
 from byteps.errors import DeclarationError
+from byteps.worker import current
 
 SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 
@@ -157,3 +160,15 @@ def ranks_that_disagree_are_told(c: Context) -> None:
         said = str(error)
     dist.barrier()  # everybody has been told, and the other groups go on
     assert "torch.distributed." in said and "[3]" in said, said
+
+
+@check
+def errors_name_the_call(c: Context) -> None:
+    """Ranks that disagree are told by the name of a tensor, which is that of the call in the script."""
+    dist.all_reduce(torch.zeros(771))
+    dist.broadcast(torch.zeros(771), 0)
+    dist.barrier()
+    assert current.session is not None
+    names = {re.sub(r"\d+", "N", name) for name in current.session.tensors}
+    calls = ("all_reduce", "broadcast", "barrier")
+    assert {f"torch.distributed.N.{call}.N.N" for call in calls} <= names, names

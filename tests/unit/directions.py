@@ -8,7 +8,6 @@ the first look that needs it, and a line that nothing needs any more goes with t
 from __future__ import annotations
 
 Table = dict[str, set[str]]
-Look = tuple[str, str]
 
 
 def _table(text: str) -> Table:
@@ -70,12 +69,3 @@ NATIVE = _table("""
     worker:                 base compress local observe reduce transport transport/shm wire
     python:                 aggregator base bench compress liveness local reduce transport/shm wire worker
 """)
-
-# To be deleted when worker and aggregator know no transport but the contract, and local no worker: until then
-# these looks are there though the table does not have them, and the table has these though nothing uses them.
-PENDING_FORBIDDEN: set[Look] = {
-    ("local", "worker"),
-    ("worker", "transport/tcp"),
-    ("aggregator", "transport/tcp"),
-}
-PENDING_UNUSED: set[Look] = {("worker", "transport"), ("aggregator", "transport")}

@@ -262,7 +262,7 @@ def test_the_report() -> None:
         "          remedy: do x",
         "FAIL  c   broken",
         "          remedy: do y",
-        "1 ok, 1 warnings, 1 failures: a job would fail",
+        "1 ok, 1 warning, 1 failure: a job would fail",
     ]
     assert verdict(findings) == 1 and verdict(findings[:2]) == 0
     assert [row["mark"] for row in as_json(findings)] == ["ok", "warn", "fail"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import byteps
 import byteps.errors
@@ -110,3 +113,17 @@ def test_a_job_of_one_needs_no_network_and_no_core() -> None:
 def test_numpy_comes_with_the_first_array_operation() -> None:
     found = loaded_after("import byteps; byteps.init(); byteps.push_pull(b'ab')")
     assert HEAVY & found == {"numpy"}
+
+
+@pytest.mark.parametrize(
+    "module", ["_verbs", "torch/differentiable", "tensorflow/ops", "mxnet/ops", "jax/ops"]
+)
+def test_push_pull_tells_how_integers_are_averaged(module: str) -> None:
+    """Read and not imported: not every framework is installed."""
+    tree = ast.parse((Path(byteps.__file__).parent / f"{module}.py").read_text())
+    (found,) = [
+        ast.get_docstring(each) or ""
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef) and each.name == "push_pull"
+    ]
+    assert "Averages of integers are rounded toward zero" in " ".join(found.split())

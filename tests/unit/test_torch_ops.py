@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import byteps.torch as bps  # noqa: E402
-from byteps.errors import UnsupportedTensorError  # noqa: E402
+from byteps.errors import ConfigError, UnsupportedTensorError  # noqa: E402
+from byteps.torch.parallel import DistributedDataParallel  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,9 @@ VERBS = [
 @pytest.mark.parametrize("verb", VERBS)
 def test_other_devices_layouts_and_dtypes_are_refused(verb: object) -> None:
     cases = {
-        "device meta": torch.empty(3, device="meta"),
+        "device meta and has no values yet; make them first with model.to_empty()": torch.empty(
+            3, device="meta"
+        ),
         "torch.sparse_coo": torch.eye(3).to_sparse(),
         "torch.complex64": torch.zeros(3, dtype=torch.complex64),
         "torch.bool": torch.zeros(3, dtype=torch.bool),
@@ -41,6 +45,36 @@ def test_other_devices_layouts_and_dtypes_are_refused(verb: object) -> None:
         with pytest.raises(UnsupportedTensorError) as caught:
             verb(tensor, name="embedding.weight")  # type: ignore[operator]
         assert words in str(caught.value) and "of embedding.weight" in str(caught.value)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("value", [[1.0, 2.0], 1.5, {"a": 1}, torch.ones(2).numpy()])
+def test_what_is_no_tensor_is_answered_in_a_line(verb: object, value: object) -> None:
+    with pytest.raises(UnsupportedTensorError) as caught:
+        verb(value, name="loss")  # type: ignore[operator]
+    said = str(caught.value)
+    assert f"of loss: it is a {type(value).__name__}, expected a torch.Tensor" in said and "\n" not in said
+
+
+def test_compression_params_that_are_no_dictionary_are_answered_in_a_line() -> None:
+    model, wrong = torch.nn.Linear(2, 2), cast("dict[str, object]", "onebit")
+    expected = r"^compression_params='onebit': expected a dictionary, for example {'compressor': 'onebit'}$"
+    for use in (
+        lambda: bps.push_pull(torch.ones(2), name="x", compression_params=wrong),
+        lambda: bps.declare("x", torch.ones(2), wrong),
+        lambda: bps.DistributedOptimizer(torch.optim.SGD(model.parameters()), compression_params=wrong),
+        lambda: DistributedDataParallel(model, compression_params=wrong),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            use()
+
+
+def test_an_optimizer_is_told_what_it_expects() -> None:
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(ConfigError, match=r"expected an optimizer of torch.optim, got Linear"):
+        bps.DistributedOptimizer(model)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"compression='fp16': expected Compression.none or .fp16"):
+        bps.DistributedOptimizer(torch.optim.SGD(model.parameters()), compression="fp16")  # type: ignore[arg-type]
 
 
 def test_a_parameter_can_be_sent_and_replaced() -> None:

@@ -180,8 +180,8 @@ class Observation:
     heartbeat_interval_s: float = row("PS_HEARTBEAT_INTERVAL", p.seconds, 1.0,
         "seconds between signs of life; all processes alike")
     heartbeat_timeout_s: float = row("PS_HEARTBEAT_TIMEOUT", p.seconds, 10.0,
-        "seconds without a sign of life, and one interval more, after which a member counts as lost; what is "
-        "shorter is harmless (docs/troubleshooting.md says by how much); all processes alike")
+        "seconds without a sign of life, and one interval more, after which a member counts as lost; silence "
+        "shorter by two intervals is harmless; all processes alike")
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

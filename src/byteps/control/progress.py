@@ -10,6 +10,7 @@ from byteps.observe.logging import logger
 __all__ = ["REPEAT_S", "Progress"]
 
 QUIET_S = 2.0  # a start-up that is faster than this says nothing
+LATE_S = 10.0  # until then the others may still load their frameworks: no reason to warn
 REPEAT_S = 5.0
 LONGEST_REPEAT_S = 60.0
 REASONS = 16
@@ -18,19 +19,27 @@ REASONS = 16
 class Progress:
     """Says what a start-up waits for: not at once, when it changes, and again after 5, 10, 20... seconds.
 
-    A wait of five minutes makes eight lines, also when it goes to and fro between a few reasons.
+    A healthy one is nothing to warn of: it is INFO at first, and a WARNING from when it is late. A wait of
+    five minutes makes eight warnings, also when it goes to and fro between a few reasons.
     """
 
-    def __init__(self, quiet_s: float = QUIET_S) -> None:
+    def __init__(self, limit_s: float, quiet_s: float = QUIET_S) -> None:
+        """``limit_s``: after this long the start-up fails; a third of it is late in any case."""
         self.text = ""
         self._began = time.monotonic()
         self._quiet_s = quiet_s
         self._next_at = 0.0
+        self._late = False
+        self._late_at = self._began + min(LATE_S, limit_s / 3)
         self._pauses: OrderedDict[str, tuple[float, float]] = OrderedDict()  # text -> not before, then after
 
     def say(self, text: str) -> None:
         self.text = text
         now = time.monotonic()
+        if not self._late and now >= self._late_at:
+            self._late = True
+            self._next_at = now
+            self._pauses.clear()
         not_before, pause = self._pauses.get(text, (self._began + self._quiet_s, REPEAT_S))
         if now < max(not_before, self._next_at):
             return
@@ -39,4 +48,4 @@ class Progress:
         self._pauses[text] = now + pause, min(2 * pause, LONGEST_REPEAT_S)
         while len(self._pauses) > REASONS:
             self._pauses.popitem(last=False)
-        logger.warning("%s%s", text, again)
+        (logger.warning if self._late else logger.info)("%s%s", text, again)

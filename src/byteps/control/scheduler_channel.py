@@ -132,7 +132,7 @@ async def enter(
     ``register`` gets this machine's address towards the scheduler, which is not known before.
     JoinTimeoutError after the deadline says what was still missing; JoinError what was refused.
     """
-    progress = Progress()
+    progress = Progress(config.connect_timeout_s)
     instance = secrets.randbits(62)  # only this member has this number
     delay = FIRST_RETRY_S
     where = f"the scheduler at {joined(config.root_uri, config.root_port)}"

@@ -35,7 +35,7 @@ def push_pull(
     All arrays of the tree travel together, named after their place in it. Inside ``jit`` names are made when
     the function is traced; without a name it is made from the shape of the tree, so calls of the same shape
     must come in the same order on all ranks, which they do. Differentiable. Not under ``vmap``, and not in a
-    function that runs on several devices of one process.
+    function that runs on several devices of one process. Averages of integers are rounded toward zero.
 
     Errors inside ``jit`` come as ``jax.errors.JaxRuntimeError`` with our text.
     """

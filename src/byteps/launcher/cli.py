@@ -9,13 +9,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 # Everything else is imported where it is used: --help and wrong options answer at once.
-from byteps.launcher import k8s, nodes, ray_cluster, slurm, ssh
+from byteps.version import __version__
+from byteps.launcher import belongs, k8s, nodes, ray_cluster, slurm, ssh
+from byteps.launcher.arguments import port, variables
 from byteps.launcher.help import DESCRIPTION, EXAMPLES, USAGE
+from byteps.observe.reader import with_a_reader
 
 if TYPE_CHECKING:
     from byteps.launcher.manner import Manner
@@ -24,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["WAYS", "build_parser", "main"]
 
 WAYS: dict[str, ModuleType] = {
-    "-H or --hostfile": ssh,
-    "--slurm": slurm,
-    "--ray": ray_cluster,
-    "--k8s": k8s,
-    "--nnodes": nodes,
+    belongs.SSH: ssh,
+    belongs.SLURM: slurm,
+    belongs.RAY: ray_cluster,
+    belongs.K8S: k8s,
+    belongs.NODES: nodes,
 }
 
 
@@ -43,12 +47,20 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"bpslaunch {__version__}")
     add(
         *("-n", "--nproc", "--nproc-per-node", "--nproc_per_node"),
         type=nodes.count,
         metavar="N",
         help="start N ranks on a machine; auto: one for each visible device, else for each core; cpu, gpu "
         "(default: one, or one for each of NVIDIA_VISIBLE_DEVICES if DMLC_ROLE=worker)",
+    )
+    add(
+        *("-np", "--num-proc"),
+        type=int,
+        metavar="N",
+        dest="np",
+        help="start N ranks in all, as horovodrun has it: -n N on one machine, with -H the sum of its hosts",
     )
     add("--workers", type=int, metavar="W", help="a whole job of W worker machines, each with N ranks")
     add(
@@ -68,6 +80,23 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="S",
         help="after a signal, ranks may clean up for S seconds before they are killed (default: 2.5)",
     )
+    add(
+        "--env",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="an environment variable for all processes, on other machines besides BYTEPS_*, DMLC_* and the "
+        "like; without a value: the one it has here",
+    )
+    add("--chdir", metavar="FOLDER", help="where all processes work (default: the same path as here)")
+    add(
+        "--scheduler-port",
+        type=port,
+        metavar="PORT",
+        default=0,
+        help="the port of the scheduler (default: a free one; Slurm: one that follows from the step; "
+        "Kubernetes: 9000)",
+    )
     add("--dry-run", action="store_true", help="print every process with its environment and start nothing")
     for way in WAYS.values():
         way.add_arguments(parser)
@@ -82,7 +111,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    args = build_parser().parse_args(argv)
+    return with_a_reader(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args, said = belongs.parse(build_parser(), argv)
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     from byteps.errors import ConfigError
 
@@ -90,7 +123,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         ways = [name for name, way in WAYS.items() if way.asked(args)]
         if len(ways) > 1:
             raise ConfigError(f"{' and '.join(ways)} are different ways to launch; keep one")
-        return WAYS[ways[0]].run(args, command) if ways else _here(args, command)
+        way = ways[0] if ways else _way_here(args, os.environ)
+        belongs.check(said, way)
+        _take_np(args, way)
+        if way in (belongs.HERE, belongs.ROLE, belongs.SLURM, belongs.NODES):
+            _settle(args)
+        return WAYS[way].run(args, command) if ways else _here(args, command)
     except ConfigError as error:
         from byteps.launcher.guard import wrong_use
 
@@ -104,6 +142,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _way_here(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    """A whole job on this machine, or one role of a job whose others are started elsewhere."""
+    whole = args.workers is not None or args.servers is not None
+    role = environ.get("DMLC_ROLE") or any(word.startswith("DMLC_ROLE=") for word in args.env)
+    return belongs.ROLE if role and not whole else belongs.HERE
+
+
+def _take_np(args: argparse.Namespace, way: str) -> None:
+    """``-np N`` on one machine is ``-n N``; ssh compares it with the ranks of its hosts."""
+    from byteps.errors import ConfigError
+
+    if args.np is None:
+        return
+    for other in ("nproc", "workers"):
+        if getattr(args, other) is not None:
+            raise ConfigError(
+                f"-np {args.np} counts all ranks, and {belongs.option(other)} counts differently; keep one: "
+                "bpslaunch --workers W -n N has W machines of N ranks"
+            )
+    if args.np < 1:
+        raise ConfigError(f"-np {args.np}: expected at least 1 rank")
+    if way == belongs.HERE:
+        args.nproc = args.np
+
+
+def _settle(args: argparse.Namespace) -> None:
+    """Put ``--env`` and ``--chdir`` into force: all that is started on this machine inherits them."""
+    from byteps.errors import ConfigError
+
+    os.environ.update(variables(args.env, os.environ))
+    if args.chdir is None:
+        return
+    if args.log_dir is not None:
+        args.log_dir = str(Path(args.log_dir).absolute())  # as seen from where we were called
+    try:
+        os.chdir(args.chdir)
+    except OSError as error:
+        raise ConfigError(f"--chdir {args.chdir}: {error.strerror}") from None
+
+
 def _here(args: argparse.Namespace, command: Sequence[str]) -> int:
     from dataclasses import replace
 
@@ -111,20 +189,59 @@ def _here(args: argparse.Namespace, command: Sequence[str]) -> int:
     from byteps.launcher.plan import UNKNOWN, Options, plan
 
     options = Options(tuple(command), args.workers, args.servers, args.nproc)
+    told = _told_facts(args)
     # Once with what is not known yet, so that a mistake is found before anything is opened or started.
-    outline = _on_this_machine(plan(options, os.environ, replace(UNKNOWN, python=sys.executable)))
+    outline = _on_this_machine(plan(options, os.environ, replace(UNKNOWN, python=sys.executable, **told)))
+    belongs.refuse_overruled(variables(args.env, os.environ), outline.processes, os.environ)
+    if args.scheduler_port and not any("BYTEPS_LISTEN_FD" in spec.env for spec in outline.processes):
+        from byteps.errors import ConfigError
+
+        raise ConfigError("--scheduler-port does nothing in a job of one: it has no scheduler; try -n 2")
     if args.dry_run:
         from byteps.launcher.dry_run import describe
 
-        print(describe(outline, os.environ))
+        print(describe(outline, os.environ, args))
         return 0
     if outline.note and (not outline.processes or outline.config.log_level in ("INFO", "DEBUG", "TRACE")):
         print(f"bpslaunch: {outline.note}", file=sys.stderr)
     if not outline.processes:
         return 0
-    if outline.in_process and args.log_dir is None:
+    if outline.in_process and args.log_dir is None and args.grace is None:
         return _in_process(outline.processes[0].role)
-    return _launch(options, Manner.of(args))
+    for number, what in ((args.scheduler_port, "the scheduler"), (args.master_port, "torch.distributed")):
+        if number:
+            _need_free(number, what)
+    return _launch(options, Manner.of(args), args)
+
+
+def _told_facts(args: argparse.Namespace) -> dict[str, str]:
+    """What the options of torchrun, and the port of the scheduler, say of a job on this machine."""
+    from byteps.errors import ConfigError
+
+    if args.node_rank:
+        raise ConfigError(f"--node-rank {args.node_rank}: there is one machine; say how many with --nnodes")
+    given = {
+        "root_port": args.scheduler_port,
+        "master_port": args.master_port,
+        "master_addr": args.master_addr,
+    }
+    return {name: str(value) for name, value in given.items() if value}
+
+
+def _need_free(number: int, what: str) -> None:
+    """``ConfigError`` if somebody listens on a port that was asked for, before anything is started."""
+    import socket
+
+    from byteps.control import ports
+    from byteps.errors import ConfigError
+
+    try:
+        with socket.create_server(("", number)):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use port {number} for {what}: {error.strerror}{ports.told(number)}; choose another"
+        ) from None
 
 
 def _on_this_machine(outline: Plan) -> Plan:
@@ -151,11 +268,13 @@ def _in_process(role: str) -> int:
     return 0
 
 
-def _launch(options: Options, manner: Manner) -> int:
+def _launch(options: Options, manner: Manner, args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from byteps.launcher import local, single
     from byteps.launcher.plan import Facts, plan
 
     def planned(facts: Facts) -> Plan:
-        return plan(options, os.environ, facts)
+        return plan(options, os.environ, replace(facts, **_told_facts(args)))
 
-    return single.launch(planned, local.bind, manner)
+    return single.launch(planned, lambda: local.bind(args.scheduler_port), manner, args.master_port or 0)

@@ -9,7 +9,7 @@ Start a job, or one role of it. Its exit code is that of the first process that 
 
 EXAMPLES = """\
 several ranks on this machine; nothing else has to be started:
-  bpslaunch -n 4 python train.py --epochs 3
+  bpslaunch -n 4 python train.py --epochs 3                            -np 4 is the same
   NVIDIA_VISIBLE_DEVICES=0,1,2,3 DMLC_NUM_WORKER=1 DMLC_ROLE=worker bpslaunch python train.py      the same
 
 a job of several machines, played on this one:
@@ -46,4 +46,4 @@ one role on each machine, in any order; here two workers and one server, the sch
   DMLC_ROLE=worker DMLC_WORKER_ID=0 bpslaunch python train.py
   DMLC_ROLE=worker DMLC_WORKER_ID=1 bpslaunch -n 2 python train.py                           two ranks here
 
-`bps env` explains every variable."""
+Every variable is explained by: bps env"""

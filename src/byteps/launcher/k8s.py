@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--server-memory", metavar="SIZE", default="4Gi", help="memory of a server pod (default 4Gi)")
     add("--restarts", metavar="K", type=int, default=0, help="start the job again up to K times (default 0)")
     add("--secret-name", metavar="NAME", default="", help="a Secret that exists, with the job's secret under "
-        "the key `secret` (default: one is made)")  # fmt: skip
+        "the key secret (default: one is made)")  # fmt: skip
 
 
 def asked(args: argparse.Namespace) -> bool:
@@ -43,13 +43,16 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
 
     from byteps.errors import ConfigError
     from byteps.launcher import nodes
+    from byteps.launcher.arguments import variables
     from byteps.launcher.k8s_manifest import Wish, manifest
-    from byteps.launcher.ssh import forwarded
+    from byteps.launcher.manner import Manner
 
     if not args.name:
         raise ConfigError("--k8s needs --name: what the job is called, for example --name job1")
     given = {name: text for name, text in os.environ.items() if name.startswith(("BYTEPS_", "PS_"))}
-    env = {**given, **forwarded({}, [_with_value(word) for word in args.env])}
+    own = variables(args.env, os.environ)
+    if hidden := [name for name in own if "SECRET" in name]:
+        raise ConfigError(f"--env {hidden[0]}: everybody could read it in the manifest; keep it in a Secret")
     workers = 1 if args.workers is None else args.workers
     wish = Wish(
         name=args.name,
@@ -71,25 +74,25 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
         secret=secrets.token_hex(32),
         launch_id=secrets.token_hex(8),
         root_port=args.scheduler_port or 9000,
-        env=env,
+        grace=Manner.of(args).times.stop_s if args.grace is not None else None,
+        folder=args.chdir or "",
+        env={**given, **own},
     )
-    text = _text(manifest(wish))
+    documents = manifest(wish)
+    if overruled := own.items() - _plain_variables(documents).items():
+        raise ConfigError(f"--env {min(overruled)[0]}: bpslaunch itself decides what workers get there")
+    text = _text(documents)
     if args.dry_run:
         print(text, end="")
         return 0
     return _apply(text, wish.name, args.namespace)
 
 
-def _with_value(word: str) -> str:
-    import os
-
-    from byteps.errors import ConfigError
-
-    if "=" in word or ":" in word:
-        return word
-    if word not in os.environ:
-        raise ConfigError(f"--env {word}: it is not set here; set it, or write --env {word}=VALUE")
-    return f"{word}={os.environ[word]}"
+def _plain_variables(documents: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The variables of a worker, without those that refer to something."""
+    jobs = documents[-1]["spec"]["replicatedJobs"]
+    (container,) = jobs[-1]["template"]["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
 
 def _text(documents: Sequence[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ Every restart has a job id of its own, so that nobody who is left over can join 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Wish:
     restarts: int = 0
     secret_name: str = ""  # one that exists; empty: make one
     root_port: int = 9000
+    grace: float | None = None  # seconds, None: as bpslaunch has it
+    folder: str = ""  # where workers work; empty: where the image says
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -142,7 +145,7 @@ def _job(wish: Wish, role: str, pods: int, container: Mapping[str, Any]) -> dict
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": wish.shm}})
     pod = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 15,
+        "terminationGracePeriodSeconds": _end_s(wish, role),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -180,6 +183,11 @@ def _job(wish: Wish, role: str, pods: int, container: Mapping[str, Any]) -> dict
     }
 
 
+def _end_s(wish: Wish, role: str) -> int:
+    """How long a pod may take to end: what its ranks may take, and some more."""
+    return max(15, math.ceil(wish.grace or 0) + 12) if role == "worker" else 15
+
+
 def _scheduler(wish: Wish) -> dict[str, Any]:
     # Its own address and not its name: that is published only after it has started.
     own = {"name": "DMLC_PS_ROOT_URI", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
@@ -214,9 +222,11 @@ def _worker(wish: Wish) -> dict[str, Any]:
     resources = _resources(wish.cpus, wish.memory)
     if wish.gpus:
         resources.setdefault("limits", {})["nvidia.com/gpu"] = str(wish.gpus)
+    grace = [] if wish.grace is None else ["--grace", f"{wish.grace:g}"]
     return {
         "image": wish.image,
-        "command": ["bpslaunch", "-n", str(wish.nproc), "--", *wish.command],
+        "command": ["bpslaunch", "-n", str(wish.nproc), *grace, "--", *wish.command],
+        **({"workingDir": wish.folder} if wish.folder else {}),
         "env": [*first, *_environment(wish, "worker", **master)],
         "resources": resources,
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}],

@@ -49,19 +49,19 @@ def prepare(specs: Sequence[ProcessSpec], environ: Mapping[str, str]) -> tuple[t
     return tuple(placed), note
 
 
-def bind() -> socket.socket:
+def bind(port: int = 0) -> socket.socket:
     """The scheduler's socket; bound here and inherited, so nobody can take the port in between."""
     # The port can be bound once more, should a program between us and rank 0 have kept the socket.
-    return bound(LOOPBACK, 0)
+    return bound(LOOPBACK, port)
 
 
-def reserve() -> socket.socket:
+def reserve(port: int = 0) -> socket.socket:
     """A port that nobody else is given while the socket is open, and that rank 0 can bind all the same.
 
     PyTorch's store takes a number and no socket. Like ours, its socket allows the reuse of the address, and
     so Linux lets both have it, because this one does not listen.
     """
-    return bound("", 0)  # all addresses, as the store does
+    return bound("", port)  # all addresses, as the store does
 
 
 def listen(sock: socket.socket, specs: Iterable[ProcessSpec]) -> bool:
@@ -154,10 +154,15 @@ def start_error(spec: ProcessSpec, error: Exception) -> StartError:
     command = spec.argv[0]
     number = error.errno if isinstance(error, OSError) else 0
     if number == errno.ENOENT:
-        text = f"command not found: {command!r}; check its spelling and PATH"
+        text = f"command not found: {command!r}; {_script_hint(command) or 'check its spelling and PATH'}"
         return StartError(f"{spec.label}: {text}", COMMAND_NOT_FOUND)
     if number in (errno.EACCES, errno.ENOEXEC):
-        text = f"{command!r} is not a program that can be run; is it executable, does it begin with #! ?"
+        hint = _script_hint(command) or "is it executable, does it begin with #! ?"
+        text = f"{command!r} is not a program that can be run; {hint}"
         return StartError(f"{spec.label}: {text}", COMMAND_NOT_EXECUTABLE)
     why = explained(error) if isinstance(error, OSError) else error
     return StartError(f"{spec.label}: {command!r} could not be started: {why}", COMMAND_NOT_EXECUTABLE)
+
+
+def _script_hint(command: str) -> str:
+    return f"did you mean: bpslaunch python {command}" if command.endswith(".py") else ""

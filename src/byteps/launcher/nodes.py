@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from byteps.launcher.arguments import address
+from byteps.launcher.arguments import address, port
 
 if TYPE_CHECKING:
     from byteps.launcher.share import Share
@@ -27,8 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--node-rank", "--node_rank", type=int, metavar="R", help="the index of this machine, from 0")
     add("--master-addr", "--master_addr", metavar="ADDRESS", type=address, help="machine 0, which starts the "
         "scheduler")  # fmt: skip
-    add("--master-port", "--master_port", type=int, metavar="PORT", help="the scheduler's port (default "
-        "29500); the next one is left to torch.distributed")  # fmt: skip
+    add("--master-port", "--master_port", type=port, metavar="PORT", help="the scheduler's port (default "
+        "29500); the next one is left to torch.distributed. On one machine: the port of torch.distributed "
+        "(default: a free one)")  # fmt: skip
     add("--standalone", action="store_true", help=argparse.SUPPRESS)  # what -n does anyway
 
 
@@ -93,7 +94,7 @@ def share_of(args: argparse.Namespace, environ: Mapping[str, str]) -> Share:
         raise ConfigError(f"--servers {servers}: several machines need at least 1")
     mine = [k for k in range(servers) if k % machines == args.node_rank]
     size = ranks(args)
-    port = args.master_port or 29500
+    root_port = args.master_port or 29500
     return Share(
         sizes=(size,) * machines,
         machine=args.node_rank,
@@ -102,8 +103,8 @@ def share_of(args: argparse.Namespace, environ: Mapping[str, str]) -> Share:
         own_servers=tuple(mine),
         scheduler=args.node_rank == 0,
         root_uri=args.master_addr,
-        root_port=port,
-        master_port=port + 1,
+        root_port=root_port,
+        master_port=root_port + 1,
         job_id=environ.get("BYTEPS_JOB_ID", ""),
     )
 

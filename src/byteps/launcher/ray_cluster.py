@@ -42,6 +42,8 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
 
     from byteps.errors import BytePSError, ConfigError
     from byteps.launcher import frames, guard, local, nodes
+    from byteps.launcher.arguments import variables
+    from byteps.launcher.belongs import refuse_overruled
     from byteps.launcher.dry_run import describe
     from byteps.launcher.fleet import Fleet
     from byteps.launcher.layout import lay_out, plan_hosts
@@ -63,9 +65,14 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
         )
         return replace(made, processes=tuple(named))
 
-    outline = planned(replace(UNKNOWN, root_uri="(the node of worker 0)", master_addr="(the same)"), {})
+    root_port = str(args.scheduler_port or UNKNOWN.root_port)
+    unknown = replace(
+        UNKNOWN, root_uri="(the node of worker 0)", master_addr="(the same)", root_port=root_port
+    )
+    outline = planned(unknown, {})
+    refuse_overruled(variables(args.env, os.environ), outline.processes, env)
     if args.dry_run:
-        print(describe(outline, env))
+        print(describe(outline, env, args))
         return 0
     facts = local.made_facts()
     folder = args.chdir or str(Path.cwd())
@@ -93,8 +100,10 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
                 )
                 return planned(own, hosts.labels).processes
 
-            listen = "" if len(hosts.addresses) > 1 else "127.0.0.1"
-            openings = {key: frames.Open(folder, 0 if key == root else -1, listen) for key in hosts.addresses}
+            listen, port = "" if len(hosts.addresses) > 1 else "127.0.0.1", args.scheduler_port
+            openings = {
+                key: frames.Open(folder, port if key == root else -1, listen) for key in hosts.addresses
+            }
             return Fleet(
                 *(planned(UNKNOWN, hosts.labels).processes, os.environ, front_gone),
                 openings=openings,

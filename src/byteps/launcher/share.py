@@ -119,11 +119,15 @@ def run(
     """Start it and return its exit code; ``ConfigError`` for wrong use."""
     import socket
 
+    from byteps.launcher.arguments import variables
+    from byteps.launcher.belongs import refuse_overruled
+
     outline = plan_share(share, command, environ, replace(UNKNOWN, python=python))
+    refuse_overruled(variables(args.env, environ), outline.processes, environ)
     if args.dry_run:
         from byteps.launcher.dry_run import describe
 
-        print(describe(outline, environ))
+        print(describe(outline, environ, args))
         return 0
     from byteps.control import ports
     from byteps.control.address import is_loopback
@@ -146,8 +150,8 @@ def run(
             raise ConfigError(
                 f"{_rivalry(outline, environ)}cannot use port {share.root_port} for the scheduler: "
                 f"{error.strerror}"
-                f"{ports.told(share.root_port)}; choose another, the same everywhere, with DMLC_PS_ROOT_PORT "
-                "or --master-port"
+                f"{ports.told(share.root_port)}; choose another, the same everywhere, with "
+                "--scheduler-port (Slurm) or --master-port (--nnodes)"
             ) from None
 
     def planned(facts: Facts) -> Plan:

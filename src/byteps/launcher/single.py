@@ -14,14 +14,21 @@ from byteps.launcher.spec import Facts, Plan
 __all__ = ["launch"]
 
 
-def launch(planned: Callable[[Facts], Plan], bind: Callable[[], socket.socket], manner: Manner) -> int:
-    """``bind`` makes the scheduler's socket; returns the exit code of the job."""
+def launch(
+    planned: Callable[[Facts], Plan], bind: Callable[[], socket.socket], manner: Manner, master_port: int = 0
+) -> int:
+    """``bind`` makes the scheduler's socket; returns the exit code of the job.
+
+    ``master_port``: for torch.distributed, 0: a free one.
+    """
     local.open_standard_fds()
     stdin = local.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
 
     def job(front_gone: int) -> int:
         listener = bind()
-        with local.reserve() as master:  # for as long as the job runs: its program may ask for the port late
+        with local.reserve(
+            master_port
+        ) as master:  # for as long as the job runs: its program may ask for the port late
             facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
             processes = planned(facts).processes
             logs = manner.logs(processes)

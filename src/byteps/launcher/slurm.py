@@ -39,8 +39,6 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     from byteps.launcher.slurm_env import in_step, nodes_of, share_of
 
     environ = os.environ
-    if args.workers is not None:
-        raise ConfigError("--workers has no meaning with --slurm: nodes and tasks say how many there are")
     if not environ.get("SLURM_JOB_ID"):
         raise ConfigError(
             "--slurm: SLURM_JOB_ID is not set, so this is no job of Slurm; start it with srun or sbatch, for "
@@ -51,8 +49,9 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     nodes = nodes_of(environ)
     given = environ.get("BYTEPS_JOB_SECRET") or environ.get("BYTEPS_JOB_SECRET_FILE")
     secret = "" if given else user_key.secret_for(_name(environ), user_key.path_of(environ))
+    port = {"DMLC_PS_ROOT_PORT": str(args.scheduler_port)} if args.scheduler_port else {}
     found = share_of(
-        environ,
+        {**environ, **port},
         nproc=machines.ranks(args),
         servers=args.servers,
         server_nodes=args.server_nodes,
@@ -82,6 +81,9 @@ def _srun(args: argparse.Namespace, command: Sequence[str]) -> int:
     own += ["-n", str(args.nproc)] if args.nproc is not None else []
     own += ["--servers", str(args.servers)] if args.servers is not None else []
     own += ["--server-nodes", str(args.server_nodes)] if args.server_nodes else []
+    own += ["--log-dir", args.log_dir] if args.log_dir is not None else []
+    own += ["--grace", str(args.grace)] if args.grace is not None else []
+    own += ["--scheduler-port", str(args.scheduler_port)] if args.scheduler_port else []
     argv = ["srun", "--kill-on-bad-exit=1", sys.executable, "-m", "byteps.launcher", *own, "--", *command]
     if args.dry_run:
         import shlex

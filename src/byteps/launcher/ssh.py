@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from byteps.launcher.arguments import address
+from byteps.launcher.arguments import address, port, variables
 
 if TYPE_CHECKING:
     from byteps.launcher.hosts import Host
@@ -41,13 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-SH", metavar="FILE", dest="old_server_hostfile", help=argparse.SUPPRESS)
     add("--scheduler-ip", metavar="ADDRESS", default="", type=address, help="where the others reach the "
         "scheduler (default: the address at which ssh reached the machine of worker 0)")  # fmt: skip
-    add("--scheduler-port", metavar="PORT", type=int, default=0, help="its port (default: a free one)")
     add("--ssh-user", "--username", metavar="NAME", default="", help="for hosts without one")
-    add("--ssh-port", metavar="PORT", type=int, default=0, help="for hosts without one")
+    add("--ssh-port", metavar="PORT", type=port, default=0, help="for hosts without one")
     add("--ssh", metavar="COMMAND", default="ssh", help="how to call ssh, for example: 'ssh -i key -J gate'")
-    add("--env", metavar="NAME[=VALUE]", action="append", default=[], help="an environment variable for all "
-        "processes, besides BYTEPS_*, DMLC_* and the like; without a value: the one it has here")  # fmt: skip
-    add("--chdir", metavar="FOLDER", help="where to work on every machine (default: the same path as here)")
     add("--python", metavar="PATH", help="the interpreter on every machine (default: the same path as here)")
 
 
@@ -61,6 +57,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     from dataclasses import replace
 
     from byteps.launcher import frames, guard, local
+    from byteps.launcher.belongs import refuse_overruled
     from byteps.launcher.dry_run import describe
     from byteps.launcher.fleet import Fleet
     from byteps.launcher.layout import facts_from, plan_hosts
@@ -73,10 +70,12 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     python = args.python or sys.executable
     env = forwarded(os.environ, args.env)
     unknown = replace(UNKNOWN, python=python, root_uri=args.scheduler_ip or "(the scheduler's host)",
-                      master_addr="(the host of worker 0)")  # fmt: skip
+                      master_addr="(the host of worker 0)",
+                      root_port=str(args.scheduler_port or UNKNOWN.root_port))  # fmt: skip
     outline = plan_hosts(layout, command, env, unknown)
+    refuse_overruled(variables(args.env, os.environ), outline.processes, env)
     if args.dry_run:
-        print(describe(outline, env))
+        print(describe(outline, env, args))
         return 0
     used = {spec.host for spec in outline.processes}
     hosts = {host.key: host for host in layout.hosts if host.key in used}
@@ -137,19 +136,8 @@ def forwarded(environ: Mapping[str, str], extra: Sequence[str]) -> dict[str, str
     >>> forwarded({"BYTEPS_LOG_LEVEL": "INFO", "HOME": "/root", "KEY": "x"}, ["KEY", "A=1", "B:2"])
     {'BYTEPS_LOG_LEVEL': 'INFO', 'KEY': 'x', 'A': '1', 'B': '2'}
     """
-    from byteps.errors import ConfigError
-
     env = {name: text for name, text in environ.items() if name.startswith(_PASSED) or name in _PASSED_NAMES}
-    for word in extra:
-        name, equals, value = word.partition("=")
-        if not equals:  # as the original's launcher had it
-            name, equals, value = word.partition(":")
-        if not name or not name.replace("_", "a").isalnum():
-            raise ConfigError(f"--env {word!r}: expected NAME=VALUE, or NAME to pass it on")
-        if not equals and name not in environ:
-            raise ConfigError(f"--env {name}: it is not set here; set it, or write --env {name}=VALUE")
-        env[name] = value if equals else environ[name]
-    return env
+    return {**env, **variables(extra, environ)}
 
 
 def _layout(args: argparse.Namespace) -> Layout:
@@ -162,8 +150,6 @@ def _layout(args: argparse.Namespace) -> Layout:
     sources = [name for name in ("hosts", "hostfile", "worker_hostfile") if getattr(args, name)]
     if len(sources) > 1:
         raise ConfigError("worker machines are given twice; keep one of -H, --hostfile and --worker-hostfile")
-    if args.workers is not None:
-        raise ConfigError("--workers plays machines on this one, and -H names real ones; keep one")
     if args.hosts:
         workers = parse_list(args.hosts, "-H")
     elif args.hostfile:
@@ -183,7 +169,17 @@ def _layout(args: argparse.Namespace) -> Layout:
     ]
     nproc = args.nproc if args.nproc is not None else 1
     workers, servers = known[: len(workers)], known[len(workers) :]
-    return lay_out(workers, servers, args.servers, nproc, args.scheduler_ip)
+    if args.nproc is not None and all(host.slots is not None for host in workers):
+        raise ConfigError(
+            f"-n {args.nproc} is for hosts without a number of ranks, and every host has one; keep one"
+        )
+    layout = lay_out(workers, servers, args.servers, nproc, args.scheduler_ip)
+    total = sum(count for _, count in layout.workers)
+    if args.np is not None and args.np != total:
+        raise ConfigError(
+            f"-np {args.np}: the hosts have {total} ranks in all; give each its own, as in node1:4,node2:4"
+        )
+    return layout
 
 
 def _text(path: str) -> str:

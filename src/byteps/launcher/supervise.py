@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from byteps.control import blame
 from byteps.errors import ConfigError
@@ -24,7 +25,7 @@ from byteps.launcher.guard import PASSED_ON, heeded
 from byteps.launcher.log_files import LogFiles
 from byteps.launcher.plan import ProcessSpec
 
-__all__ = ["SWEEP_S", "Supervisor", "run"]
+__all__ = ["SWEEP_S", "Supervisor", "run", "strangers"]
 
 WRONG_USE = 2
 SWEEP_S = 0.3  # what a process leaves behind may take this long to clean up after it
@@ -47,6 +48,19 @@ def run(
     do nothing else and must have one thread (see ``guard.guarded``).
     """
     return Supervisor(specs, environ, stdin, front_gone, times or ending.Times(), logs).run()
+
+
+def strangers(specs: Sequence[ProcessSpec]) -> int:
+    """How many ranks a job has whose ranks should know each other: Python programs. Else 0.
+
+    Only where rank 0 is started: a job that is started in parts says it once.
+    """
+    for spec in specs:
+        if spec.env.get("RANK") == "0" and spec.role == "worker":
+            python = any(Path(word).name.startswith("python") or word.endswith(".py") for word in spec.argv)
+            ranks = int(spec.env["WORLD_SIZE"])
+            return ranks if python and ranks > 1 else 0
+    return 0
 
 
 class Supervisor:
@@ -74,6 +88,7 @@ class Supervisor:
         self._pids: dict[int, int] = {}  # of running processes
         self._pidfds: dict[int, int] = {}
         self._failed: dict[int, int] = {}  # codes other than 0, in the order of the ends
+        self._joined = False  # whether a worker called init()
         self._alone = False  # whoever started this job is gone
         self._selector = selectors.DefaultSelector()
         self._ear = Ear(self._selector, self._told)
@@ -186,6 +201,11 @@ class Supervisor:
             roles = Counter(spec.role for spec in self._specs)
             members = ", ".join(f"{n} {role}{'s' * (n > 1)}" for role, n in roles.items())
             self._display.note(f"done in {elapsed}: {members}{self._where()}")
+        if found is None and not state.signal and not self._joined and (ranks := strangers(self._specs)):
+            self._display.note(
+                f"warning: none of the {ranks} ranks called byteps.init(), as far as is known here: each ran "
+                "for itself, and nothing was averaged; call bps.init() in the script"
+            )
 
     def _where(self) -> str:
         """Where the output is kept."""
@@ -196,6 +216,8 @@ class Supervisor:
     # ---- events
 
     def _handle(self, event: ending.Event) -> None:
+        if isinstance(event, ending.Told) and isinstance(event.statement, blame.Joined):
+            self._joined |= event.statement.who.role == "worker"
         before = self._state.phase
         self._state, send, reason = ending.step(time.monotonic(), self._state, event, self._times)
         if reason and (self._labelled or before > Phase.RUNNING):  # a command alone knows what it got

@@ -26,7 +26,8 @@ def byteps_push_pull(
     """Replace ``tensor`` by the average (or the sum) over all ranks, compressed as declared for its name.
 
     It waits for what MXNet still computes of the tensor, and returns when the result is there. For many
-    tensors ``push_pull_async`` is faster, and ``DistributedTrainer`` does it by itself.
+    tensors ``push_pull_async`` is faster, and ``DistributedTrainer`` does it by itself. Averages of integers
+    are rounded toward zero.
     """
     del version  # rounds are counted by the core
     _start("push_pull", tensor, name, priority, params_of(name, None), is_average, None).wait()
@@ -51,7 +52,10 @@ def push_pull(
     priority: int = 0,
     compression_params: Mapping[str, object] | None = None,
 ) -> Any:
-    """The average (or the sum) of every rank's ``tensor``, as a new array: see ``byteps.push_pull``."""
+    """The average (or the sum) of every rank's ``tensor``, as a new array: see ``byteps.push_pull``.
+
+    Averages of integers are rounded toward zero.
+    """
     return push_pull_async(tensor, average, name, priority, compression_params).wait()
 
 

@@ -96,7 +96,7 @@ class Scheduler:
         self._arrivals: dict[int, observers.Arrival] = {}  # by seat
         self._lobby = Lobby()
         self._lines = Limited()  # that strangers and members can cause as often as they like
-        self._progress = Progress()
+        self._progress = Progress(config.connect_timeout_s)
         self._told, self._told_at = "", 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -331,7 +331,7 @@ class Scheduler:
         if before is not Phase.REFUSING and self._state.phase is Phase.REFUSING:
             logger.error("refusing everybody: %s", reason)
         if before is Phase.FORMING and self._state.phase is Phase.RUNNING:
-            self._progress = Progress()
+            self._progress = Progress(self._config.connect_timeout_s)
             logger.info("the job is complete: %s", reason)
         self._arm()
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from byteps.version import __version__
 from byteps.errors import BytePSError, ConfigError
+from byteps.observe.reader import with_a_reader
 
 
 class Command(NamedTuple):
@@ -41,7 +42,7 @@ examples:
   bps bench push-pull           how fast is this machine, and how far from the bound
   bps lab --rate 1gbit CMD      a job on several hosts that this machine plays (as root)
 
-`bps COMMAND --help` teaches one command. Jobs are started with `bpslaunch`."""
+One command is taught by: bps COMMAND --help. Jobs are started with bpslaunch."""
 
 
 def build_parser(wanted: str | None) -> argparse.ArgumentParser:
@@ -52,6 +53,7 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"bps {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, command in COMMANDS.items():
         if name == wanted:
@@ -63,6 +65,10 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit status: 0 good, 1 the command failed, 2 wrong arguments or settings."""
+    return with_a_reader(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     try:
@@ -72,7 +78,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 2
         status: int | None = importlib.import_module(COMMANDS[wanted].module).run(args)
-        sys.stdout.flush()
         return status or 0
     except ImportError as error:
         return _fail(_missing(wanted or "", error), 1)
@@ -80,10 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), 2)
     except BytePSError as error:
         return _fail(str(error), 1)
-    except BrokenPipeError:
-        # The reader of `bps env | head` has gone. Python flushes stdout again at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def _missing(name: str, error: ImportError) -> str:

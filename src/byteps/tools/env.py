@@ -61,7 +61,7 @@ def add_parser(subparsers: Any) -> None:
     which.add_argument("--all", action="store_true", help="private variables too")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--markdown", action="store_true", help="print the page docs/configuration.md")
+    form.add_argument("--markdown", action="store_true", help="print them as a page of Markdown")
 
 
 def examine(environ: Mapping[str, str]) -> list[Line]:

@@ -11,7 +11,9 @@ from byteps.version import __version__
 
 def add_parser(subparsers: Any) -> None:
     """Add ``version`` to the parser of ``bps``."""
-    subparsers.add_parser("version", help="show the versions", description=__doc__)
+    subparsers.add_parser(
+        "version", help="show the versions", description="The versions that matter in a bug report."
+    )
 
 
 def _native() -> str:

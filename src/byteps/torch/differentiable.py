@@ -23,9 +23,10 @@ def push_pull(
     """The average (or the sum) of every rank's ``tensor``, as a new tensor: see ``byteps.push_pull``.
 
     Differentiable: if ``tensor`` requires a gradient, so does the result. Every rank's result depends on
-    every rank's tensor, so the backward pass is a push-pull too, and all ranks must run it.
+    every rank's tensor, so the backward pass is a push-pull too, and all ranks must run it. Averages of
+    integers are rounded toward zero: pass ``average=False`` for counts, or ``tensor.float()`` for their mean.
     """
-    if tensor.requires_grad and torch.is_grad_enabled():
+    if isinstance(tensor, Tensor) and tensor.requires_grad and torch.is_grad_enabled():
         result: Tensor = _PushPull.apply(tensor, average, name, priority, compression_params)  # type: ignore[no-untyped-call]
         return result
     return push_pull_async(tensor, average, name, priority, compression_params).wait()

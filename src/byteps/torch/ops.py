@@ -60,7 +60,10 @@ def push_pull_async(
     priority: int = 0,
     compression_params: Mapping[str, object] | None = None,
 ) -> Handle[Tensor]:
-    """Start a push-pull; ``synchronize(handle)`` gives a new tensor. Do not change the argument before."""
+    """Start a push-pull; ``synchronize(handle)`` gives a new tensor. Do not change the argument before.
+
+    Averages of integers are rounded toward zero.
+    """
     session = current.session or current.required("push_pull")
     declared = _declared(session, "push_pull", tensor, name, compression_params)
     if not tensor.is_cpu:
@@ -82,7 +85,8 @@ def push_pull_async_inplace(
 ) -> Handle[Tensor]:
     """Start a push-pull whose result replaces the tensor; do not touch it before ``synchronize(handle)``.
 
-    A tensor that is not contiguous is updated by ``synchronize``, any other by the network itself.
+    A tensor that is not contiguous is updated by ``synchronize``, any other by the network itself. Averages
+    of integers are rounded toward zero.
     """
     session = current.session or current.required("push_pull")
     declared = _declared(session, "push_pull", tensor, name, compression_params)
@@ -115,7 +119,10 @@ def push_pull_inplace(
     priority: int = 0,
     compression_params: Mapping[str, object] | None = None,
 ) -> Tensor:
-    """Replace ``tensor`` by the average (or the sum) over all ranks, and return it."""
+    """Replace ``tensor`` by the average (or the sum) over all ranks, and return it.
+
+    Averages of integers are rounded toward zero.
+    """
     return push_pull_async_inplace(tensor, average, name, priority, compression_params).wait()
 
 
@@ -136,6 +143,11 @@ def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor
 
 def number(tensor: Tensor, verb: str, name: str | None) -> int:
     """The wire's number of the tensor's dtype; refuses, with the reason, what cannot be sent by address."""
+    if not isinstance(tensor, Tensor):
+        raise UnsupportedTensorError(
+            f"{verb} of {name or 'something without a name'}: it is a {type(tensor).__name__}, expected a "
+            "torch.Tensor; torch.as_tensor() makes one from numbers, lists and arrays"
+        )
     found = NUMBERS.get(tensor.dtype)
     if found is None or tensor.layout is not _STRIDED or tensor.device.type not in DEVICES:
         raise UnsupportedTensorError(f"{verb} of {name or 'a tensor without a name'}: {_refusal(tensor)}")
@@ -145,6 +157,8 @@ def number(tensor: Tensor, verb: str, name: str | None) -> int:
 def _refusal(tensor: Tensor) -> str:
     if tensor.layout is not _STRIDED:
         return f"its layout is {tensor.layout}, expected a dense tensor; pass tensor.to_dense()"
+    if tensor.is_meta:
+        return "it is on the device meta and has no values yet; make them first with model.to_empty()"
     if tensor.device.type not in DEVICES:
         return f"it is on the device {tensor.device}, expected the CPU or CUDA; pass tensor.cpu()"
     return f"its dtype is {tensor.dtype}, expected {dtypes.VALID}; convert it with tensor.to()"

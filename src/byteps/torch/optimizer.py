@@ -68,6 +68,15 @@ def DistributedOptimizer(
     session = current.required("DistributedOptimizer")
     if isinstance(optimizer, _Distributed):
         raise ConfigError("DistributedOptimizer: this optimizer is one already; wrap an optimizer once")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(
+            f"DistributedOptimizer: expected an optimizer of torch.optim, got {type(optimizer).__name__}"
+        )
+    if not isinstance(compression, Cast):
+        raise ConfigError(
+            f"DistributedOptimizer: compression={compression!r}: expected Compression.none or .fp16; "
+            "codecs are chosen with compression_params"
+        )
     names = ParameterNames(named_parameters)
     named = names.of_all(optimizer.param_groups)
     weights = exchange = None

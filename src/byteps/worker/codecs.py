@@ -27,6 +27,12 @@ def codec_of(compression_params: Mapping[str, object] | None) -> str:
     """Canonical text of ``compression_params``; ValueError says what is wrong with them."""
     if not compression_params:
         return ""
+    if not isinstance(compression_params, Mapping):
+        word = compression_params if isinstance(compression_params, str) else "onebit"
+        raise ValueError(
+            f"compression_params={compression_params!r}: expected a dictionary, for example "
+            f"{{'compressor': {word!r}}}"
+        )
     try:
         # With the types: True is no number of levels, though it equals 1.
         return _text_of(tuple((key, value, type(value)) for key, value in compression_params.items()))

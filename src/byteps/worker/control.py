@@ -101,7 +101,7 @@ class ControlClient:
         self._leaving = False
         self._rank = -1
         self._departed = asyncio.Event()
-        self._awaited = Progress(quiet_s=0.0)
+        self._awaited = Progress(limit_s=0.0, quiet_s=0.0)
 
     # Calls
 

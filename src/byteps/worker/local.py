@@ -132,6 +132,7 @@ class LocalClient:
             "wire_sent_bytes",
             "wire_received_bytes",
             "pieces_sent",
+            "local_bytes",
         )
         return {**dict.fromkeys(moved, 0), "operations": self._operations}
 

@@ -51,7 +51,8 @@ def push_pull(
 
     ``tensor`` may be a list, a dictionary or any nest of tensors that travel together. Inside ``tf.function``
     the name is made when the function is traced, and must be given once in a graph. Differentiable: the
-    gradient is a push-pull too. Errors inside a graph come as ``tf.errors.UnknownError`` with our text.
+    gradient is a push-pull too. Averages of integers are rounded toward zero. Errors inside a graph come as
+    ``tf.errors.UnknownError`` with our text.
     """
     current.required("push_pull")
     tensors = [dense(each, "push_pull", name) for each in tf.nest.flatten(tensor)]

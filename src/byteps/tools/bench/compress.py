@@ -34,9 +34,7 @@ _EPILOG = """\
 examples:
   bps bench compress
   bps bench compress --only onebit,memcpy          what has one of these in its name
-  bps bench compress --partition-bytes 1M --repeats 50
-
-What each number means: benchmarks/PERFORMANCE.md."""
+  bps bench compress --partition-bytes 1M --repeats 50"""
 
 
 def add_parser(subparsers: Any) -> None:

@@ -31,9 +31,7 @@ examples:
   bps bench local                                  all sizes with 2 and 4 ranks, both sets of gradients
   bps bench local --sizes 64M --ranks 2 --gradients none
   bps bench local --ranks 8 --sizes 1M             more ranks than cores
-  bps bench local --peers gloo,bound               only what we compare with
-
-What each number means: benchmarks/PERFORMANCE.md."""
+  bps bench local --peers gloo,bound               only what we compare with"""
 
 
 def add_parser(subparsers: Any) -> None:

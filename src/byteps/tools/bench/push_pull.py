@@ -31,9 +31,7 @@ examples:
   bps bench push-pull --sizes 64M --workers 2          one size, one cluster
   bps bench push-pull --many                           1,000 small tensors at once
   bps bench push-pull --server-memory                  server memory over 10,000 rounds
-  BYTEPS_PARTITION_BYTES=1024000 bps bench push-pull   try a setting
-
-What each number means: benchmarks/PERFORMANCE.md."""
+  BYTEPS_PARTITION_BYTES=1024000 bps bench push-pull   try a setting"""
 
 
 def add_parser(subparsers: Any) -> None:

@@ -34,9 +34,7 @@ _EPILOG = """\
 examples:
   bps bench startup                                 8 ranks, with PyTorch
   bps bench startup --framework numpy --ranks 2,8
-  bps bench startup --peers byteps,imports --repeats 9
-
-What each number means: benchmarks/PERFORMANCE.md."""
+  bps bench startup --peers byteps,imports --repeats 9"""
 
 
 def add_parser(subparsers: Any) -> None:

@@ -81,10 +81,15 @@ def table(findings: Sequence[Finding], *, colour: bool = False) -> str:
             lines.append(f"      {'':{width}}  remedy: {clean(finding.remedy)}")
     counts = {mark: sum(finding.mark is mark for finding in findings) for mark in Mark}
     lines.append(
-        f"{counts[Mark.OK]} ok, {counts[Mark.WARN]} warnings, {counts[Mark.FAIL]} failures: "
+        f"{counts[Mark.OK]} ok, {_counted(counts[Mark.WARN], 'warning')}, "
+        f"{_counted(counts[Mark.FAIL], 'failure')}: "
         + ("a job would fail" if counts[Mark.FAIL] else "a job can run")
     )
     return "\n".join(lines)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _coloured(mark: Mark) -> str:

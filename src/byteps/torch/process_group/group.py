@@ -36,7 +36,9 @@ class PushPullGroup(InnerGroup):
 
     def __init__(self, store: Any, rank: int, size: int, inner: Any, name: str, session: Session) -> None:
         super().__init__(store, rank, size, inner, session)
-        self._names = Names(f"torch.distributed.{name}")
+        # Errors say the name of a tensor: with that of the call a reader finds it in the script.
+        calls = ("all_reduce", "broadcast", "barrier")
+        self._names = {call: Names(f"torch.distributed.{name}.{call}") for call in calls}
         self._recent: deque[HandleWork] = deque(maxlen=_RECENT)
 
     def getBackendName(self) -> str:
@@ -73,11 +75,11 @@ class PushPullGroup(InnerGroup):
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Any:
         """Wait until every rank is here: a sum is done when all have come."""
         token = torch.zeros(1, dtype=torch.uint8)
-        return self._work([token], [self._push_pull(token, average=False)])
+        return self._work([token], [self._push_pull(token, average=False, call="barrier")])
 
-    def _push_pull(self, tensor: Tensor, average: bool) -> Handle[Tensor]:
+    def _push_pull(self, tensor: Tensor, average: bool, call: str = "all_reduce") -> Handle[Tensor]:
         flat, finish = _flat(tensor)
-        declared = self._declared("all_reduce", flat)
+        declared = self._declared(call, flat)
         address = flat.data_ptr()
         return self._session.push_pull(declared, address, address, average, 0, flat, tensor, finish)
 
@@ -90,7 +92,7 @@ class PushPullGroup(InnerGroup):
 
     def _declared(self, verb: str, flat: Tensor) -> Any:
         dtype = ops.NUMBERS[flat.dtype]
-        name = self._names.next(dtype, flat.numel())
+        name = self._names[verb].next(dtype, flat.numel())
         return self._session.tensor(verb, name, dtype, (flat.numel(),))
 
     def _work(self, tensors: list[Tensor], handles: Sequence[Handle[Any]]) -> Any:
