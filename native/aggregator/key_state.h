@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "aggregator/key_info.h"
 #include "aggregator/key_round.h"
 #include "aggregator/lone_rounds.h"
+#include "aggregator/tensor/key_info.h"
 #include "aggregator/update/rule.h"
 #include "base/buffer.h"
 #include "wire/header.h"

@@ -1,6 +1,6 @@
 #include "aggregator/key_table.h"
 
-#include "aggregator/update/choose.h"
+#include "aggregator/choose_rule.h"
 #include "base/error.h"
 
 namespace byteps {

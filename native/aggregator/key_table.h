@@ -8,7 +8,7 @@
 #include "aggregator/counters.h"
 #include "aggregator/key_state.h"
 #include "aggregator/settings.h"
-#include "aggregator/tensor_table.h"
+#include "aggregator/tensor/tensor_table.h"
 #include "wire/header.h"
 
 namespace byteps {

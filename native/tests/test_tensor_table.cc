@@ -1,5 +1,5 @@
 // What a server believes of tensors: the scheduler's word, and which pieces belong to which of its shards.
-#include "aggregator/tensor_table.h"
+#include "aggregator/tensor/tensor_table.h"
 
 #include "tests/check.h"
 

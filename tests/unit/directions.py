@@ -46,7 +46,7 @@ PYTHON = _table("""
     launcher:               config control errors observe scheduler version
     ray:                    errors launcher worker
     testing:                launcher torch
-    tools:                  config errors version _core
+    tools:                  config errors observe version _core
     tools.lab:              errors launcher tools
     tools.bench:            compress errors tensor tools tools.lab torch _core
     tools.doctor:           byteps config control errors launcher observe scheduler tools version worker _core
@@ -62,10 +62,14 @@ NATIVE = _table("""
     compress:               base reduce wire
     transport:              base wire
     transport/shm:          base wire
-    transport/tcp:          base transport wire
-    liveness:               base transport/tcp
+    transport/stream:       base transport wire
+    transport/tcp:          base transport transport/stream wire
+    transport/sim:          base transport transport/stream
+    liveness:               base transport
     local:                  base reduce transport/shm wire
-    aggregator:             base compress observe reduce transport transport/shm wire
+    aggregator/tensor:      compress reduce wire
+    aggregator/update:      aggregator/tensor base compress reduce wire
+    aggregator:             aggregator/tensor aggregator/update base observe transport transport/shm wire
     worker:                 base compress local observe reduce transport transport/shm wire
-    python:                 aggregator base bench compress liveness local reduce transport/shm wire worker
+    python:       aggregator base bench compress liveness local reduce transport/shm transport/tcp wire worker
 """)

@@ -116,7 +116,7 @@ def test_numpy_comes_with_the_first_array_operation() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["_verbs", "torch/differentiable", "tensorflow/ops", "mxnet/ops", "jax/ops"]
+    "module", ["plugin/verbs", "torch/differentiable", "plugin/tensorflow/ops", "mxnet/ops", "jax/ops"]
 )
 def test_push_pull_tells_how_integers_are_averaged(module: str) -> None:
     """Read and not imported: not every framework is installed."""

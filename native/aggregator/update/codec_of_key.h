@@ -1,7 +1,7 @@
 // What the rules for compressed contributions share: the codec of a key as a server uses it.
 #pragma once
 
-#include "aggregator/key_info.h"
+#include "aggregator/tensor/key_info.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "compress/declared.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "aggregator/key_info.h"
+#include "aggregator/tensor/key_info.h"
 #include "aggregator/update/terms.h"
 #include "wire/limits.h"
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-# Everything else is imported where it is used: --help and wrong options answer at once.
-from byteps.version import __version__
 from byteps.launcher import belongs, k8s, nodes, ray_cluster, slurm, ssh
 from byteps.launcher.arguments import port, variables
 from byteps.launcher.help import DESCRIPTION, EXAMPLES, USAGE
 from byteps.observe.reader import with_a_reader
+
+# Everything else is imported where it is used: --help and wrong options answer at once.
+from byteps.version import __version__
 
 if TYPE_CHECKING:
     from byteps.launcher.manner import Manner

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from byteps.version import __version__
 from byteps.errors import BytePSError, ConfigError
 from byteps.observe.reader import with_a_reader
+from byteps.version import __version__
 
 
 class Command(NamedTuple):

@@ -1,4 +1,4 @@
-#include "aggregator/update/choose.h"
+#include "aggregator/choose_rule.h"
 
 #include "aggregator/update/compressed.h"
 #include "aggregator/update/stored.h"

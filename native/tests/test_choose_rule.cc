@@ -1,5 +1,5 @@
 // Which rule a key gets: by its tensor, and by the mode of the server.
-#include "aggregator/update/choose.h"
+#include "aggregator/choose_rule.h"
 
 #include "tests/update_samples.h"
 

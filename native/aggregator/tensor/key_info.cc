@@ -1,4 +1,4 @@
-#include "aggregator/key_info.h"
+#include "aggregator/tensor/key_info.h"
 
 namespace byteps {
 

@@ -1,4 +1,4 @@
-#include "aggregator/tensor_table.h"
+#include "aggregator/tensor/tensor_table.h"
 
 #include <algorithm>
 #include <stdexcept>

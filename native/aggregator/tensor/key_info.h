@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "aggregator/tensor_table.h"
+#include "aggregator/tensor/tensor_table.h"
 #include "wire/header.h"
 
 namespace byteps {
