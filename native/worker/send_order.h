@@ -8,9 +8,8 @@
 //   - Pieces go by the priority of their operation, first come first served among equals.
 //   - Of an operation that has no answer yet only two pieces go, then it waits and holds nobody up. Not if it
 //     is compressed.
-//   - A piece goes when the window of this link has room for it (window.h) and, to another machine, when it
-//   is
-//     its turn among all links and the budget has room (budget.h).
+//   - A piece goes when the window of this link has room for it (window.h). To another machine it must also
+//     be its turn among all links, and the budget must have room (budget.h).
 //   - The first piece of something more urgent than what was sent last overtakes: it goes though there is no
 //     room. One at a time: the next may when credit has come back.
 #pragma once
@@ -132,9 +131,8 @@ class SendOrder {
   bool asks_for_credit();
 
   uint64_t sent_bytes() const { return window_.sent_bytes(); }
-  uint64_t received_bytes() const {
-    return window_.received_bytes();
-  }  // of that, what the server is done with
+  // Of that, what the server is done with.
+  uint64_t received_bytes() const { return window_.received_bytes(); }
 
  private:
   // Pieces [at, end) of a transfer, still to be sent.
