@@ -26,7 +26,6 @@ void Shard::stop() {
 }
 
 // ---- from other threads
-// ------------------------------------------------------------------------------------
 
 void Shard::attach(uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum, pid_t peer_pid) {
   std::shared_ptr<Endpoint> shared = std::move(endpoint);  // std::function wants a copyable closure
@@ -59,7 +58,6 @@ void Shard::retire(std::vector<uint32_t> tensors) {
 }
 
 // ---- the loop
-// ----------------------------------------------------------------------------------------------
 
 void Shard::on_batch_end() {
   for (size_t rank = 0; rank < links_.size(); ++rank) {
@@ -111,7 +109,6 @@ void Shard::forget(const std::vector<uint32_t>& tensors) {
 }
 
 // ---- what people read
-// --------------------------------------------------------------------------------------
 
 std::string Shard::key_text(const Header& header) const {
   const KeyState* key = keys_.find(header.key);

@@ -55,7 +55,6 @@ void Shard::rank_departed(uint16_t rank) {
 }
 
 // ---- stalls
-// ------------------------------------------------------------------------------------------------
 
 std::string Shard::missing_text(const KeyState& key) const {
   std::string text;
