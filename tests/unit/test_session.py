@@ -23,7 +23,7 @@ from byteps.errors import (
     PeerLostError,
     ProtocolError,
 )
-from byteps.worker import failures
+from byteps.worker import autopsy, failures
 from byteps.worker.handle import Handle
 from byteps.worker.session import Session
 
@@ -200,6 +200,20 @@ class TestAfterALoss:
         with pytest.raises(PeerLostError):
             handle.wait()
         self.check(session)
+
+    @pytest.mark.parametrize(("role", "looked"), [("scheduler", True), ("server", True), ("worker", False)])
+    def test_who_started_what_is_gone_looks_at_it_before_its_own_end(
+        self, role: str, looked: bool, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another rank noticed first and said so on the board; only a parent sees how its child fares."""
+        looks: list[tuple[str, bool]] = []
+        monkeypatch.setattr(autopsy, "look", lambda role, config: looks.append((role, session.has_failed)))
+        for _ in range(2):
+            assert isinstance(
+                session.failure(planes.FakeOpError(FailureKind.LOST, "it is gone", role, 0, "a")),
+                PeerLostError,
+            )
+        assert looks == ([(role, False)] if looked else [])  # once, and before anybody acts on the loss
 
     def test_what_it_leads_to_is_not_news(self, session: Session) -> None:
         handle = start(session)

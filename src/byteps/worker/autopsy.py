@@ -6,8 +6,10 @@ The others see a connection that closed. The launcher is no parent either, so it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
+import subprocess
 from typing import NamedTuple
 
 from byteps.config import Config
@@ -16,7 +18,7 @@ from byteps.control.blame import Verdict, Whom
 from byteps.control.procfs import ended_by, stopped
 from byteps.worker import services
 
-__all__ = ["Finding", "finding", "of"]
+__all__ = ["Finding", "finding", "look", "of"]
 
 LOOK_S = 0.5  # a process closes its connections a moment before it has ended
 
@@ -34,9 +36,23 @@ async def of(role: str, config: Config) -> Finding | None:
     started = services.started(role)
     if started is None:
         return None
-    process = started.process
-    if not stopped(process.pid):  # one that is does not end by itself, and our own end is near
-        await _ended(process.pid, LOOK_S)
+    if not stopped(started.process.pid):  # one that is does not end by itself, and our own end is near
+        await _ended(started.process.pid, LOOK_S)
+    return _look_at(role, started.process, config)
+
+
+def look(role: str, config: Config) -> None:
+    """The same for a thread that can wait: another rank was first to notice, and our own end is near."""
+    started = services.started(role)
+    if started is None:
+        return
+    if not stopped(started.process.pid):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.process.wait(LOOK_S)
+    _look_at(role, started.process, config)
+
+
+def _look_at(role: str, process: subprocess.Popen[bytes], config: Config) -> Finding | None:
     code = process.poll()
     found = finding(Whom(role, 0, socket.gethostname(), process.pid), code, stopped(process.pid))
     if found is not None:

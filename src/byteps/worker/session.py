@@ -226,6 +226,10 @@ class Session:
                 # The others went on without this process while it was stopped, and their board says so first.
                 self._loss_known.wait(VERDICT_S)
                 translated.args = (f"this process was given up by the others: {translated}",)
+            elif self._failed is None and translated.role in ("scheduler", "server"):
+                from byteps.worker import autopsy  # a job of one has neither
+
+                autopsy.look(translated.role, self.config)
             self.lost(translated)
         if self._failed is not None and isinstance(translated, BytePSError):
             return again(self._failed)  # what the loss led to is no news
