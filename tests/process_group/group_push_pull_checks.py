@@ -76,7 +76,8 @@ def a_work_tells_its_state(c: Context) -> None:
 @check
 def more_sizes_than_names(c: Context) -> None:
     group = dist.new_group()  # all ranks: a push-pull group of its own
-    group._names._room = 3
+    names = group._names["all_reduce"]
+    names._room = 3
     for turn in range(3):
         works = []
         for elements in range(1, 9):
@@ -85,7 +86,7 @@ def more_sizes_than_names(c: Context) -> None:
         for tensor, work in works:
             work.wait()
             same(tensor, c.total(tuple(tensor.shape), salt=turn))
-    assert len(group._names._used) == 3
+    assert len(names._used) == 3
 
 
 @check

@@ -13,6 +13,7 @@ from typing import Any
 from byteps.config.endpoint import joined
 from byteps.control import ports as ports_in_use
 from byteps.control.listening import listening
+from byteps.control.shortage import is_shortage
 from byteps.errors import ConfigError
 
 _SIOCGIFADDR = 0x8915
@@ -91,6 +92,8 @@ def listen(host: str, ports: range, variable: str) -> socket.socket:
         try:
             return listening(str(address[0]), port)
         except OSError as error:
+            if is_shortage(error):  # no port would do
+                raise
             failure = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 break
