@@ -4,6 +4,8 @@
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?=
+SERVERLESS ?=
+COMPRESS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 LAB_ARGS ?=
@@ -24,7 +26,8 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc')
 # Stamps say what is done. They lie in .venv, so that they go when it goes.
 STAMP_VENV := $(VENV)/.stamp-venv
-STAMP_TOOLS := $(VENV)/.stamp-tools
+# One for each file in requirements/ that .venv has: what a target uses is installed when the target is asked for.
+tools = $(1:%=$(VENV)/.stamp-%)
 STAMP_PACKAGE := $(VENV)/.stamp-package
 # Frameworks that cannot share an environment with PyTorch have one each, with the core that was built in .venv.
 FRAMEWORKS := tensorflow mxnet jax
@@ -38,14 +41,15 @@ endif
 say = @printf '$(BOLD)==> %s$(PLAIN)\n' $(1)
 
 .PHONY: help setup demo test lint format docs bench clean distclean
-.PHONY: bench-lab bench-local fuzz test-asan test-tsan test-python test-torch $(FRAMEWORKS:%=test-%)
+.PHONY: test-quick wheels sdist bench-lab bench-local fuzz meddler test-asan test-tsan test-python test-torch
+.PHONY: $(FRAMEWORKS:%=test-%)
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17 | sed 's/^/  make /'
 
 # ---- setup ----
 
-setup: $(STAMP_PACKAGE) ## create .venv, install tools, build the core (the other targets do it by themselves)
+setup: $(STAMP_PACKAGE) ## create .venv, install PyTorch, build the core (the other targets do it by themselves)
 
 $(STAMP_VENV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -57,15 +61,20 @@ $(STAMP_VENV):
 	  echo "error: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(STAMP_TOOLS): $(STAMP_VENV) requirements/build.txt requirements/cluster.txt requirements/dev.txt
-	$(call say,"installing tools and libraries into .venv; the first time takes minutes: PyTorch is large")
-	@$(PIP) install -r requirements/dev.txt | sed -unE 's/^ *(Downloading .*|Installing [a-z ]*).*/    \1/p'
+$(VENV)/.stamp-%: requirements/%.txt $(STAMP_VENV)
+	$(call say,"installing what requirements/$*.txt names into .venv")
+	@$(PIP) install -r $< | sed -unE 's/^ *(Downloading .*|Installing [a-z ]*).*/    \1/p'
 	@touch $@
 
+$(call tools,demo): requirements/build.txt
+$(call tools,test): requirements/bench.txt requirements/cluster.txt requirements/docs.txt
+
 # Python files are used in place; only a change of the core or of the build needs this again.
-$(STAMP_PACKAGE): $(STAMP_TOOLS) pyproject.toml CMakeLists.txt $(filter-out native/tests/%,$(NATIVE))
+$(STAMP_PACKAGE): $(call tools,demo) pyproject.toml CMakeLists.txt $(filter-out native/tests/%,$(NATIVE))
 	$(call say,"building the native core (a minute or two) and installing byteps into .venv")
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --quiet --no-build-isolation --no-deps -e .
+	@$(PIP) uninstall --quiet --yes byteps 2>/dev/null || true  # as the distribution was called once
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --quiet --no-build-isolation --no-deps \
+	  --config-settings=build-dir='build/{wheel_tag}' -e .
 	@touch $@
 
 # MXNet's last release needs a NumPy that does not know newer versions of Python.
@@ -84,17 +93,19 @@ TESTED := $(if $(NO_MXNET),$(filter-out mxnet,$(FRAMEWORKS)),$(FRAMEWORKS))
 .venv-%/.stamp-package: .venv-%/.stamp-tools $(STAMP_PACKAGE)
 	@from=$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
 	to=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
-	rm -rf $$to/byteps $$to/*byteps*; cp -R $$from/byteps $$from/*byteps*.pth $$from/*byteps*.py $$from/byteps-*.dist-info $$to
+	rm -rf $$to/byteps $$to/*byteps*; cp -R $$from/byteps $$from/*byteps*.pth $$from/*byteps*.py $$from/byteps_train-*.dist-info $$to
 	@.venv-$*/bin/python -c 'import byteps._core'
 	@touch $@
 
-.PRECIOUS: .venv-%/.stamp-tools .venv-%/.stamp-package
+.PRECIOUS: $(VENV)/.stamp-% .venv-%/.stamp-tools .venv-%/.stamp-package
 
 # ---- what people come for ----
 
-demo: $(STAMP_PACKAGE) ## train a small network with two workers and one server on this machine
-	$(call say,"two workers and one server train on the digits of scikit-learn")
-	@bpslaunch --workers 2 --servers 1 python examples/torch/train_digits.py $(DEMO_ARGS)
+# SERVERLESS=1: two ranks that sum in shared memory. COMPRESS=onebit (topk, randomk, dithering, fp16): send less.
+demo: $(STAMP_PACKAGE) ## train a small network with two workers and one server; SERVERLESS=1, COMPRESS=onebit
+	$(call say,"two workers $(if $(SERVERLESS),without a server,and one server) train on the digits of scikit-learn")
+	@bpslaunch $(if $(SERVERLESS),-n 2,--workers 2 --servers 1) python examples/torch/train_digits.py \
+	  $(if $(COMPRESS),--compress $(COMPRESS)) $(DEMO_ARGS)
 
 test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pytest with each framework
 	@for phase in lint test-asan test-tsan test-python $(FRAMEWORKS:%=test-%); do \
@@ -103,13 +114,21 @@ test: $(STAMP_PACKAGE) ## lint and every test: native with sanitizers, then pyte
 	      $$phase $$SECONDS $$phase; exit 1; }; \
 	done; printf '$(GREEN)==> make test: everything passed in %s s: lint, native tests, pytest, frameworks$(PLAIN)\n' $$SECONDS
 
-bench: $(STAMP_PACKAGE) ## measure push-pull beside Gloo and plain sockets, then on links; under 45 minutes
+# A job of each kind: ranks alone, with servers, on hosts, with PyTorch, with a failure.
+QUICK := tests/unit tests/integration/test_front_door.py tests/integration/test_one_paragraph.py \
+  tests/integration/test_processes.py tests/integration/test_demo.py
+test-quick: $(STAMP_PACKAGE) $(call tools,lint test) ## every day: ruff, unit tests, and a job of each kind
+	@ruff check --quiet --output-format concise . && ruff format --quiet --check .
+	$(call say,"pytest: unit tests and a job of each kind")
+	@python -m pytest -q $(QUICK) $(PYTEST_ARGS)
+
+bench: $(STAMP_PACKAGE) $(call tools,bench) ## measure push-pull beside Gloo and plain sockets, then on links; under 45 minutes
 	$(call say,"measuring push-pull; results go to bench-results/")
 	@bps bench push-pull --all --output bench-results $(BENCH_ARGS)
 	@$(MAKE) --no-print-directory bench-lab
 
 # What docs/performance.md tells of. Labs need root; without it this says so and is no failure of `make bench`.
-bench-lab: $(STAMP_PACKAGE) ## theory, Gloo, training, compression, scaling on links of a known speed; needs root
+bench-lab: $(STAMP_PACKAGE) $(call tools,bench) ## theory, Gloo, training, compression, scaling on links of a known speed; needs root
 	$(call say,"measuring on links of a known speed; results go to bench-results/")
 	@reason=$$(python -c 'from byteps.tools.lab.network import why_not; print(why_not())'); \
 	if [ -n "$$reason" ]; then echo "skipped: $$reason"; exit 0; fi; \
@@ -117,11 +136,11 @@ bench-lab: $(STAMP_PACKAGE) ## theory, Gloo, training, compression, scaling on l
 	  python benchmarks/lab/$$figure.py --output bench-results $(LAB_ARGS); \
 	done
 
-bench-local: $(STAMP_PACKAGE) ## measure ranks of one machine beside Gloo and plain shared memory
+bench-local: $(STAMP_PACKAGE) $(call tools,bench) ## measure ranks of one machine beside Gloo and plain shared memory
 	$(call say,"measuring sums on one machine; results go to bench-results/")
 	@bps bench local --output bench-results $(BENCH_ARGS)
 
-lint: $(STAMP_TOOLS) ## ruff, mypy --strict, clang-format; changes nothing
+lint: $(call tools,demo lint) ## ruff, mypy --strict, clang-format; changes nothing
 	$(call say,"lint: ruff")
 	@ruff check --quiet --output-format concise .
 	@ruff format --quiet --check .
@@ -130,13 +149,29 @@ lint: $(STAMP_TOOLS) ## ruff, mypy --strict, clang-format; changes nothing
 	$(call say,"lint: clang-format")
 	@clang-format --dry-run -Werror $(NATIVE)
 
-format: $(STAMP_TOOLS) ## put every file into the project's format
+format: $(call tools,lint) ## put every file into the project's format
 	@ruff check --quiet --fix-only .
 	@ruff format .
 	@clang-format -i $(NATIVE)
 
-docs: $(STAMP_PACKAGE) ## make docs/configuration.md from the table of variables
+docs: $(STAMP_PACKAGE) $(call tools,docs) ## build the site into build/site; docs/configuration.md from the variables
 	@bps env --markdown > docs/configuration.md
+	@NO_MKDOCS_2_WARNING=1 python docs/site.py build/site
+	$(call say,"the site is in build/site/index.html")
+
+# ---- release ----
+
+# One wheel for Python 3.12 and later, one each for 3.10 and 3.11; each is tested in an environment of its own with every
+# Python that is found here. PYTHONS names others.
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
+wheels: $(call tools,wheels) ## build manylinux wheels into dist/, and test each in a clean environment
+	$(call say,"building wheels with $(PYTHONS); results go to dist/")
+	@python release/wheels.py --pythons $(PYTHONS)
+
+sdist: $(call tools,wheels) ## build the source distribution into dist/, and a wheel from it
+	$(call say,"building the source distribution; results go to dist/")
+	@python -m build --quiet --sdist --outdir dist .
+	@python release/wheels.py --sdist dist/*.tar.gz --pythons $(PYTHONS)
 
 # ---- parts of `make test` ----
 
@@ -150,7 +185,7 @@ test-asan: SANITIZE := address,undefined
 test-tsan: SANITIZE := thread
 test-asan: ## native tests with AddressSanitizer and UBSan
 test-tsan: ## native tests with ThreadSanitizer
-test-asan test-tsan: $(STAMP_TOOLS)
+test-asan test-tsan: $(call tools,build)
 	$(call say,"native tests with $(SANITIZE) (build log: build/$(NAME).log)")
 	@mkdir -p build
 	@cmake -S . -B build/$(NAME) -G Ninja -DBYTEPS_NATIVE_TESTS=ON -DBYTEPS_PYTHON=OFF -DBYTEPS_SANITIZE=$(SANITIZE) \
@@ -166,7 +201,7 @@ test-asan test-tsan: $(STAMP_TOOLS)
 # belongs into native/tests/fuzz/corpus/NAME, where the short run of `make test` begins.
 FUZZ_SECONDS ?= 60
 FUZZ ?= $(patsubst native/tests/fuzz/%.cc,%,$(wildcard native/tests/fuzz/fuzz_*.cc))
-fuzz: $(STAMP_TOOLS) ## every fuzz target for FUZZ_SECONDS, under AddressSanitizer and UBSan; needs clang
+fuzz: $(call tools,build) ## every fuzz target for FUZZ_SECONDS, under AddressSanitizer and UBSan; needs clang
 	$(call say,"fuzzing $(FUZZ) for $(FUZZ_SECONDS) s (build log: build/fuzz.log)")
 	@mkdir -p build
 	@cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DBYTEPS_FUZZ=ON -DBYTEPS_NATIVE_TESTS=ON \
@@ -179,11 +214,21 @@ fuzz: $(STAMP_TOOLS) ## every fuzz target for FUZZ_SECONDS, under AddressSanitiz
 	  $$(ls -d ../../native/tests/fuzz/corpus/{} 2>/dev/null) > {}.log 2>&1; \
 	  code=$$?; echo "{}: status $$code, $$(grep -o "number_of_executed_units: .*" {}.log)"; exit $$code'
 
-test-python: $(STAMP_PACKAGE) ## pytest; PYTEST_ARGS="-k name" for a part
+MEDDLER_JOBS ?= 10000
+meddler: $(call tools,build) ## MEDDLER_JOBS short jobs over encrypted connections with somebody in the middle; takes long
+	$(call say,"$(MEDDLER_JOBS) jobs with somebody in the middle (build log: build/native.log)")
+	@mkdir -p build
+	@cmake -S . -B build/native -G Ninja -DBYTEPS_NATIVE_TESTS=ON -DBYTEPS_PYTHON=OFF > build/native.log 2>&1 \
+	  || { cat build/native.log; exit 1; }
+	@cmake --build build/native --parallel $(JOBS) --target stress_meddler >> build/native.log 2>&1 \
+	  || { tail -n 60 build/native.log; exit 1; }
+	@build/native/native/tests/stress_meddler $(MEDDLER_JOBS)
+
+test-python: $(STAMP_PACKAGE) $(call tools,test) ## pytest; PYTEST_ARGS="-k name" for a part
 	$(call say,"pytest")
 	@python -m pytest -q $(PYTEST_ARGS)
 
-test-torch: $(STAMP_PACKAGE) ## the tests of the PyTorch plugin, a part of test-python
+test-torch: $(STAMP_PACKAGE) $(call tools,test) ## the tests of the PyTorch plugin, a part of test-python
 	$(call say,"pytest: torch")
 	@python -m pytest -q tests/conformance tests/frameworks tests/integration/test_torch*.py $(PYTEST_ARGS)
 

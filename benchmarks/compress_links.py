@@ -33,6 +33,8 @@ CASES: dict[str, dict[str, Any] | None] = {
     "randomk 0.001, ef": {"compressor": "randomk", "k": 0.001, "ef": "vanilla"},
     "dithering 2": {"compressor": "dithering", "k": 2},
     "fp16": {"fp16": True},
+    "int8": {"compressor": "int8"},
+    "int4, ef": {"compressor": "int4", "ef": "vanilla"},
 }
 GOALS = {  # by rate and case, from the issue
     None: {"onebit, scaling, ef": 1.3},

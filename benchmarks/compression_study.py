@@ -34,6 +34,8 @@ STUDY: dict[str, Setting] = {
     ),
     "randomk 0.1, ef": Setting({"compressor": "randomk", "k": 0.1, "ef": "vanilla"}, lr=0.5, momentum=0.0),
     "randomk, 10 epochs": replace(SETTINGS["randomk"], epochs=10),
+    "int4, no ef": Setting({"compressor": "int4"}),
+    "int4, nearest, no ef": Setting({"compressor": "int4", "rounding": "nearest"}),
     "dithering 2, ef": Setting({"compressor": "dithering", "k": 2, "ef": "vanilla"}),
     "dithering 2, l2": Setting({"compressor": "dithering", "k": 2, "normalize": "l2"}, lr=0.02),
     "dithering 2, l2, ef": Setting(

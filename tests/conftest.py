@@ -26,6 +26,8 @@ for _name in [name for name in os.environ if name.startswith(("BYTEPS_", "DMLC_"
     if _name not in ("BYTEPS_TEST_SEED", "BYTEPS_LOG_LEVEL"):
         del os.environ[_name]
 
+os.environ["BYTEPS_FLIGHT_S"] = "0"  # jobs that fail here on purpose need not leave their last seconds
+
 # Every test's processes inherit this variable with a value that no other test and no other run has.
 MARK = "PYTEST_BYTEPS_MARK"
 _marks = (f"{secrets.token_hex(8)}-{count}" for count in itertools.count())

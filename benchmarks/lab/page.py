@@ -1,7 +1,7 @@
 """Puts the tables of the last measurements into docs/performance.md, between its markers.
 
     python benchmarks/lab/page.py                       from bench-results/ into docs/performance.md
-    python benchmarks/lab/page.py --results DIR --page FILE
+    python benchmarks/lab/page.py --results DIR OTHER_DIR --page FILE
 
 A table stands between ``<!-- cases -->`` and ``<!-- end -->``; one whose result file is missing, or has
 nothing for it, stays as it is. What the page says about the figures is written by hand: read it again.
@@ -14,12 +14,15 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import figures
 import was
 from common import told
 
+from byteps.tools.bench.series import Series
 from byteps.tools.bench.stats import Ratio, quantile
 from byteps.tools.units import format_time
 
@@ -37,6 +40,8 @@ __all__ = [
 ]
 
 One = dict[str, Any]  # a series of a result file
+# What was measured, of all that the notes of a series say.
+SETTINGS = ("case", "rate_mbit", "mtu", "queue_ms", "one_name", "load", "network", "gbit")
 Head = dict[str, Callable[[One], object]]  # the first columns: a name, and what a series has there
 
 
@@ -114,6 +119,7 @@ def wires(series: Iterable[One]) -> str:
         "queue": lambda one: (
             f"{one['notes']['queue_ms']:g} ms{', one name' * bool(one['notes']['one_name'])}"
         ),
+        "gradients": lambda one: one["notes"]["load"],
     }
     return sums(chosen, head)
 
@@ -241,35 +247,74 @@ def fill(page: str, name: str, table: str) -> str:
     return filled
 
 
+def parts_of(folders: Sequence[Path], file: str) -> list[One]:
+    """The result files of one benchmark, from all folders that have one."""
+    paths = [folder / f"lab-{file}.json" for folder in folders]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def joined(parts: Sequence[One]) -> list[One]:
+    """All series of several result files; what was measured twice counts as it was the last time.
+
+    >>> old, new = ({"peer": "gloo", "notes": {"load": "1M"}, "samples_s": [s]} for s in (1.0, 2.0))
+    >>> [one["samples_s"] for one in joined([{"series": [old]}, {"series": [new]}])]
+    [[2.0]]
+    """
+    found: dict[tuple[object, ...], One] = {}
+    for part in parts:
+        for one in part["series"]:
+            where = tuple(one["notes"].get(note) for note in SETTINGS)
+            found[one.get("peer"), one.get("workers"), where] = one
+    return list(found.values())
+
+
+def series_of(one: One) -> Series:
+    """
+    >>> series_of({"peer": "gloo", "workers": 2, "servers": 0, "nbytes": 8, "inner": 1, "more": 0}).peer
+    'gloo'
+    """
+    return Series(**{field.name: one[field.name] for field in fields(Series) if field.name in one})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--results", type=Path, default=Path("bench-results"), metavar="DIR", help="(%(default)s)")
+    add(
+        "--results",
+        type=Path,
+        nargs="+",
+        default=[Path("bench-results")],
+        metavar="DIR",
+        help="parts that were measured apart; of two that are alike the last counts (bench-results)",
+    )
+    add("--figures", type=Path, metavar="DIR", help="draw the plot of theory anew, from all of them")
     add("--page", type=Path, default=Path("docs/performance.md"), metavar="FILE", help="(%(default)s)")
     args = parser.parse_args()
     if not args.page.is_file():
         parser.error(f"{args.page} is no file; run this in the project's folder, or say --page FILE")
     page = args.page.read_text()
     for name, (files, table) in TABLES.items():
-        paths = [args.results / f"lab-{file}.json" for file in files]
-        if missing := [str(path) for path in paths if not path.exists()]:
-            print(f"{name}: no {', '.join(missing)}, left as it is")
+        parts = {file: parts_of(args.results, file) for file in files}
+        if missing := [file for file, found in parts.items() if not found]:
+            print(f"{name}: no lab-{', '.join(missing)}.json, left as it is")
             continue
-        found = [json.loads(path.read_text()) for path in paths]
-        if any(each["settings"].get("tiny") for each in found):
+        every = [each for found in parts.values() for each in found]
+        if any(each["settings"].get("tiny") for each in every):
             print(f"{name}: --tiny is a check that it runs, not a measurement, left as it is")
             continue
-        if not (text := table(*(each["series"] for each in found))):
-            print(f"{name}: nothing for it in {paths[0]}, left as it is")
+        if not (text := table(*map(joined, parts.values()))):
+            print(f"{name}: nothing for it in {', '.join(map(str, args.results))}, left as it is")
             continue
         page = fill(page, name, text)
         when = ", ".join(
-            f"{each['written']} ({each['settings'].get('stolen', 0):.1%} stolen)" for each in found
+            f"{each['written']} ({each['settings'].get('stolen', 0):.1%} stolen)" for each in every
         )
         print(f"{name}: measured {when}")
     args.page.write_text(page)
+    if args.figures and (found := parts_of(args.results, "theory")):
+        figures.theory(args.figures / "theory.png", [series_of(one) for one in joined(found)])
     return 0
 
 

@@ -24,7 +24,11 @@ def rows(theory: Sequence[One], step: Sequence[One]) -> list[list[str]]:
     usual = [one for one in sums if one["notes"]["load"] == "16M"]
     clones = [one for one in usual if one["notes"]["one_name"]]
     named = [one for one in usual if not one["notes"]["one_name"]]
-    small = [one for one in sums if (one["notes"]["case"], one["notes"]["load"]) == ("4+4", "1M")]
+    small = [
+        one for one in sums
+        if (one["notes"]["case"], one["notes"]["load"]) == ("4+4", "1M")
+        and one["notes"].get("kind") != "wires"
+    ]  # fmt: skip
     steps = [one for one in step if (one["notes"]["case"], one["notes"]["rate_mbit"]) == ("4+4", 200)]
     return [
         ["4+4, 16 MB, MTU 9000", "1.08 to 1.17", over_optimum(named, case="4+4", mtu=9000)],

@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
     add("--lr-decay-epoch", default="100,150")
     add("--momentum", type=float, default=0.9)
     add("--wd", type=float, default=5e-4)
-    add("--compressor", default="", help="onebit, topk, randomk or dithering; none if left out")
+    add("--compressor", default="", help="onebit, topk, randomk, dithering, int8 or int4; none if left out")
     add("--onebit-scaling", action="store_true")
     add("--k", type=float, help="of topk, randomk and dithering")
     add("--ef", default="", help="error feedback: vanilla, corrected, sparse")

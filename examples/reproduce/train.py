@@ -134,7 +134,7 @@ def main() -> None:
     add("--lr-decay-epoch", type=numbers, default=[], help="such as 50,80")
     add("--wd", type=float, default=1e-4, help="weight decay (%(default)s)")
     add("--loaders", "-j", type=int, default=2, help="processes that read pictures, for each rank")
-    add("--compressor", choices=("onebit", "topk", "randomk", "dithering"))
+    add("--compressor", choices=("onebit", "topk", "randomk", "dithering", "int8", "int4"))
     add("--onebit-scaling", action="store_true")
     add("--k", type=float, help="of topk, randomk and dithering")
     add("--ef", choices=("vanilla", "corrected", "sparse"))

@@ -4,36 +4,46 @@
 
 #include "base/memory.h"
 #include "observe/sample.h"
+#include "wire/limits.h"
 
 namespace byteps {
 
-Aggregator::Aggregator(AggregatorSettings settings) : settings_(std::move(settings)) {
-  if (settings_.children.empty() || settings_.children.size() > limits::kMaxChildren) {
-    throw std::invalid_argument("an aggregator needs 1 to 65535 children");
-  }
-  if (settings_.ranks.size() < settings_.children.size() || settings_.ranks.size() > limits::kMaxChildren ||
-      settings_.child_of.size() != settings_.ranks.size()) {
-    throw std::invalid_argument(
-        "an aggregator needs at least one rank per child, and the child of every rank");
-  }
-  for (const uint16_t child : settings_.child_of) {
-    if (child >= settings_.children.size()) throw std::invalid_argument("a rank belongs to no child");
-  }
+namespace {
+
+std::shared_ptr<const Epoch> checked(Epoch epoch) {
+  if (const char* reason = invalid(epoch)) throw std::invalid_argument(reason);
+  return std::make_shared<const Epoch>(std::move(epoch));
+}
+
+}  // namespace
+
+Aggregator::Aggregator(AggregatorSettings settings)
+    : settings_(std::move(settings)), epoch_(checked(settings_.epoch)) {
   if (settings_.shards == 0) throw std::invalid_argument("an aggregator needs at least one shard");
   for (unsigned i = 0; i < settings_.shards; ++i) {
-    shards_.push_back(std::make_unique<Shard>(settings_, tensors_, i, events_));
+    shards_.push_back(std::make_unique<Shard>(settings_, epoch_, tensors_, i, events_));
   }
   for (auto& shard : shards_) shard->start();
 }
 
+void Aggregator::enter(Epoch epoch) {
+  epoch_ = checked(std::move(epoch));
+  for (auto& shard : shards_) shard->enter(epoch_);
+}
+
+void Aggregator::clear() {
+  tensors_.clear();
+  for (auto& shard : shards_) shard->clear();
+}
+
 void Aggregator::check_rank(uint16_t rank) const {
-  if (rank >= settings_.ranks.size()) throw std::out_of_range("no such rank");
+  if (rank >= epoch_->ranks.size()) throw std::out_of_range("no such rank");
 }
 
 void Aggregator::attach(unsigned shard, uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum,
-                        pid_t peer_pid) {
+                        pid_t peer_pid, uint32_t tag) {
   check_rank(rank);
-  shards_.at(shard)->attach(rank, std::move(endpoint), checksum, peer_pid);
+  shards_.at(shard)->attach(epoch_->number, rank, std::move(endpoint), checksum, peer_pid, tag);
 }
 
 void Aggregator::depart(uint16_t rank) {

@@ -3,18 +3,20 @@
 #include <cstring>
 
 #include "aggregator/shard.h"
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/tuning.h"
+#include "observe/ring.h"
+#include "wire/limits.h"
 
 namespace byteps {
 
-ChildLink::ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Endpoint& endpoint,
+ChildLink::ChildLink(Shard& shard, EventLoop& loop, const Names& names, Endpoint& endpoint,
                      const LinkOptions& options, pid_t peer_pid)
-    : shard_(shard), rank_(rank) {
+    : shard_(shard), rank_(names.rank), number_(names.number), tag_(names.tag) {
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = endpoint.open(loop, options, *this, *this, *this);
   nearby_ = link_->nearby();
-  patience_ns_ = nearby_ ? limits::kNearbyPatienceNs : limits::kPatienceNs;
+  patience_ns_ = nearby_ ? tuning::kNearbyPatienceNs : tuning::kPatienceNs;
 }
 
 // Called while a frame of another child is handled: what goes wrong here is the end of this connection, not
@@ -64,6 +66,14 @@ bool ChildLink::next(OutFrame& out) {
   }
   if (received > told_bytes_) credit_due_ns_ = EventLoop::kNever;  // progress: settle() starts the wait anew
   out.header.received = told_bytes_ = received;
+  if (out.header.type == FrameType::result) {
+    record({.stage = Stage::answered,
+            .peer = rank_,
+            .round = out.header.round,
+            .key = out.header.key,
+            .at_ns = shard_.now_ns(),
+            .bytes = out.header.length});
+  }
   shard_.trace_frame(">", rank_, out.header);
   return true;
 }
@@ -80,13 +90,14 @@ void ChildLink::settle() {
   link_->flush();
   if (told_bytes_ >= wanted_bytes_) {
     credit_due_ns_ = EventLoop::kNever;
-  } else if (credit_due_ns_ == EventLoop::kNever) {
-    credit_due_ns_ = now_ns() + patience_ns_;
+  } else if (!on_arrival_ && credit_due_ns_ == EventLoop::kNever) {
+    credit_due_ns_ = shard_.now_ns() + patience_ns_;
   }
 }
 
 void ChildLink::on_deadline(int64_t now) {
   if (now < credit_due_ns_) return;
+  credit_due_ns_ = EventLoop::kNever;  // over, also if the wire takes nothing now: then it goes when it does
   on_arrival_ = true;
   touched_ = true;
 }
@@ -95,7 +106,7 @@ std::byte* ChildLink::begin(const Header& header) {
   shard_.trace_frame("<", rank_, header);
   if (header.sender != rank_) {
     throw WireError("sender is " + std::to_string(header.sender) + " on the connection of " +
-                    shard_.settings().ranks[rank_]);
+                    shard_.epoch().ranks[rank_]);
   }
   switch (header.type) {
     case FrameType::refuse:
@@ -166,7 +177,7 @@ BufferRef ChildLink::fetch(const Header& header) {
   }
   const std::string text = "PUSH: cannot read " + std::to_string(coming_bytes_) + " bytes of " +
                            shard_.key_text(header) + " at " + std::to_string(offer_.address) + " from " +
-                           shard_.settings().ranks[rank_] + ", " + peer_->error_text();
+                           shard_.epoch().ranks[rank_] + ", " + peer_->error_text();
   if (copied == PeerMemory::Copied::gone) throw PeerGone(text);
   throw WireError(text + "; BYTEPS_ENABLE_IPC=0 sends payloads over sockets only");
 }

@@ -16,10 +16,17 @@ class Shard;
 
 class ChildLink final : public FrameSource, public FrameSink, public Link::Watcher {
  public:
-  ChildLink(Shard& shard, EventLoop& loop, uint16_t rank, Endpoint& endpoint, const LinkOptions& options,
+  struct Names {
+    uint16_t rank;
+    uint32_t number;  // of all connections of the shard
+    uint32_t tag;     // what its owner calls it, and hears in the event of its end
+  };
+  ChildLink(Shard& shard, EventLoop& loop, const Names& names, Endpoint& endpoint, const LinkOptions& options,
             pid_t peer_pid);
 
   uint16_t rank() const { return rank_; }
+  uint32_t number() const { return number_; }
+  uint32_t tag() const { return tag_; }
   const std::shared_ptr<Link>& link() const { return link_; }
   bool nearby() const { return nearby_; }  // on this machine
 
@@ -43,6 +50,7 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
 
   Shard& shard_;
   const uint16_t rank_;
+  const uint32_t number_, tag_;
   std::shared_ptr<Link> link_;
   std::optional<PeerMemory> peer_;  // if the worker may push by address
   ReadyQueue<OutFrame> out_;

@@ -14,6 +14,9 @@
 //     │ └───────ask───────┐
 //     └──drop──▶ dropped ─┘   came before its turn, and there was no room to keep it: asked for again later
 //
+// The next epoch may have other children. Then what the open round has collected is dropped; rounds go on
+// counting.
+//
 // In rank order, child i is added only after child i - 1: the sum has the same bits whatever the order of
 // arrival. Otherwise a child is added as soon as it is held.
 #pragma once
@@ -31,6 +34,12 @@ class KeyRound {
   enum class Verdict { accept, duplicate, finished, past, ahead };
 
   KeyRound(uint16_t children, bool rank_order) : parts_(children, Part::absent), rank_order_(rank_order) {}
+
+  // The next epoch has other children.
+  void enter(uint16_t children) {
+    parts_.assign(children, Part::absent);
+    added_ = contributed_ = 0;
+  }
 
   uint32_t round() const { return round_; }
   bool open() const { return contributed_ > 0; }

@@ -21,6 +21,7 @@ struct Way {
   bool by_address = false;  // the result may be, too
   uint32_t bytes = 0;       // of contribution that came over it
   int32_t priority = 0;     // that it had
+  uint32_t connection = 0;  // which of that rank's connections it was
 };
 
 // Why the open round gives nobody a result. That there is one says so, whatever its text: that may be a
@@ -28,12 +29,22 @@ struct Way {
 struct RoundFailure {
   FailureKind kind;
   std::string text;
+  uint32_t round;
   bool told = false;
 };
 
 struct KeyState : KeyInfo {
   KeyState(const KeyInfo& info, std::unique_ptr<UpdateRule> rule, uint16_t children, bool rank_order)
       : KeyInfo(info), rule(std::move(rule)), round(children, rank_order), ways(children), held(children) {}
+
+  // The next epoch has other children; no round is open.
+  void enter(uint16_t children) {
+    rule->enter();
+    round.enter(children);
+    ways.assign(children, {});
+    held = std::vector<Contribution>(children);
+    lone_rounds = {};
+  }
 
   const std::unique_ptr<UpdateRule> rule;  // what contributions become
 
@@ -45,6 +56,7 @@ struct KeyState : KeyInfo {
   size_t kept_bytes = 0;                 // of the open round: contributions held, and the sum
   std::optional<uint32_t> result_round;  // that the rule's result is of
   std::optional<RoundFailure> failure;
+  std::optional<RoundFailure> last_failure;  // of a round that is over, for a child that did not hear of it
   int64_t opened_ns = 0;
   bool asks = false;  // a child on another machine has contributed: the others are asked for theirs
   bool stall_told = false;

@@ -11,17 +11,17 @@ KeyState& KeyTable::key_of(uint16_t rank, const Header& header) {
   const auto tensor = tensors_.find(id);
   if (!tensor) {
     throw WireError(std::string(name_of(header.type)) + ": tensor " + std::to_string(id) + " from " +
-                    settings_.ranks[rank] + ", which the scheduler has not placed on this server");
+                    epoch_->ranks[rank] + ", which the scheduler has not placed on this server");
   }
   if (!tensor->is_on(piece_of(header.key), shard_, settings_.shards)) {
     throw WireError(std::string(name_of(header.type)) + ": piece " + std::to_string(piece_of(header.key)) +
-                    " of " + tensor->name + " from " + settings_.ranks[rank] +
+                    " of " + tensor->name + " from " + epoch_->ranks[rank] +
                     ", which has its place elsewhere");
   }
   auto& keys = of_tensor_[id];
   keys.push_back(header.key);
   try {
-    const auto children = static_cast<uint16_t>(settings_.children.size());
+    const auto children = epoch_->child_count();
     const KeyInfo info(header.key, tensor);
     KeyState& made =
         keys_.try_emplace(header.key, info, choose_rule(info, settings_), children, settings_.deterministic)
@@ -54,6 +54,13 @@ void KeyTable::forget(const std::vector<uint32_t>& tensors, const std::function<
     }
     of_tensor_.erase(keys);
   }
+}
+
+void KeyTable::clear() {
+  counters_.declared_bytes.fetch_sub(bytes_, std::memory_order_relaxed);
+  keys_.clear();
+  of_tensor_.clear();
+  bytes_ = 0;
 }
 
 }  // namespace byteps

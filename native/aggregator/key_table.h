@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -15,8 +16,15 @@ namespace byteps {
 
 class KeyTable {
  public:
-  KeyTable(const AggregatorSettings& settings, TensorTable& tensors, unsigned shard, ShardCounters& counters)
-      : settings_(settings), tensors_(tensors), shard_(shard), counters_(counters) {}
+  KeyTable(const AggregatorSettings& settings, std::shared_ptr<const Epoch> epoch, TensorTable& tensors,
+           unsigned shard, ShardCounters& counters)
+      : settings_(settings),
+        epoch_(std::move(epoch)),
+        tensors_(tensors),
+        shard_(shard),
+        counters_(counters) {}
+
+  void enter(std::shared_ptr<const Epoch> epoch) { epoch_ = std::move(epoch); }
 
   // The key of a contribution; throws WireError if the scheduler has placed nothing of the kind on this
   // shard.
@@ -25,6 +33,8 @@ class KeyTable {
   // `before` is called with each key of these tensors before it goes.
   void forget(const std::vector<uint32_t>& tensors, const std::function<void(KeyState&)>& before);
 
+  void clear();
+
   size_t size() const { return keys_.size(); }
   size_t bytes() const { return bytes_; }  // of all keys
   auto begin() { return keys_.begin(); }
@@ -32,6 +42,7 @@ class KeyTable {
 
  private:
   const AggregatorSettings& settings_;
+  std::shared_ptr<const Epoch> epoch_;
   TensorTable& tensors_;
   const unsigned shard_;
   ShardCounters& counters_;

@@ -54,7 +54,7 @@ class OpenBytes {
     int32_t priority;
     uint64_t ahead, overtaken;
   };
-  std::vector<Entry> entries_;  // few: one for each tensor that is under way
+  std::vector<Entry> entries_;  // few: one for each tensor that is in flight
 };
 
 }  // namespace byteps

@@ -3,18 +3,16 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "wire/epoch.h"
+
+#include "base/runtime.h"
 
 namespace byteps {
 
 struct AggregatorSettings {
   uint64_t job = 0;
-  uint32_t epoch = 0;
-  // A child contributes once to every round: a machine whose ranks sum among themselves first, or a single
-  // rank. Connections are those of ranks; a child may use any of its ranks' for a key. Names are for people.
-  std::vector<std::string> children;  // "workers 2, 3 (host b)"
-  std::vector<std::string> ranks;     // "worker 3 (host b)"; averages divide by their number
-  std::vector<uint16_t> child_of;     // by rank
+  Epoch epoch;  // the first one. Connections are those of ranks; a child may use any of its ranks' for a key
   unsigned shards = 1;
   bool deterministic = true;  // sums in the order of the children
   bool scheduled = false;     // urgent results leave first
@@ -25,6 +23,7 @@ struct AggregatorSettings {
   bool debug = false;    // values of debug_key, or of all keys
   std::string debug_key;
   std::string sample;  // values of this tensor
+  Runtime* runtime = &Runtime::machine();
 };
 
 }  // namespace byteps

@@ -18,27 +18,33 @@
 #include "aggregator/settings.h"
 #include "base/event_queue.h"
 #include "transport/shm/lease.h"
+#include "wire/limits.h"
 
 namespace byteps {
 
 class Shard final : public EventLoop::Owner {
  public:
-  Shard(const AggregatorSettings& settings, TensorTable& tensors, unsigned index, EventQueue& events);
+  Shard(const AggregatorSettings& settings, std::shared_ptr<const Epoch> epoch, TensorTable& tensors,
+        unsigned index, EventQueue& events);
   ~Shard() override;
 
   // Any thread.
-  void start() { loop_.start(); }
-  // Instead of start(), for tests: in the caller's thread, see EventLoop.
-  bool turn() { return loop_.turn(0); }
-  void pass(int64_t now) { loop_.pass(now); }
+  void start() { loop_->start(); }
   void stop();
-  void attach(uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum, pid_t peer_pid);
+  // A connection of another epoch than the present one is closed.
+  void attach(uint32_t epoch, uint16_t rank, std::unique_ptr<Endpoint> endpoint, bool checksum,
+              pid_t peer_pid, uint32_t tag);
   void depart(uint16_t rank);
   void retire(std::vector<uint32_t> tensors);
+  // See Aggregator.
+  void enter(std::shared_ptr<const Epoch> epoch);
+  void clear();
   const ShardCounters& counters() const { return counters_; }
 
   // Shard thread, for ChildLink.
+  int64_t now_ns() const { return clock_.now_ns(); }
   const AggregatorSettings& settings() const { return settings_; }
+  const Epoch& epoch() const { return *epoch_; }
   BufferPool& pool() { return pool_; }
   // A worker that reads has at most one answer of each key on its way, and a few words besides.
   uint64_t most_waiting_bytes() const { return 2 * keys_.bytes() + limits::kAnswerBytes; }
@@ -71,7 +77,12 @@ class Shard final : public EventLoop::Owner {
   void on_exception(const char* what) noexcept override {
     events_.failed(FailureKind::memory, Role::nobody, -1, what);
   }
-  void take_connection(uint16_t rank, Endpoint& endpoint, const LinkOptions& options, pid_t peer_pid);
+  void begin_epoch(std::shared_ptr<const Epoch> epoch);
+  void end_connection(uint16_t rank);
+  void put_away(ChildLink& link);
+  void forget_all();
+  void take_connection(uint16_t rank, Endpoint& endpoint, const LinkOptions& options, pid_t peer_pid,
+                       uint32_t tag);
   void tell_stalls(int64_t now);
 
   Shape shape_of(const Header& header, const KeyState& key, uint16_t rank) const;
@@ -82,7 +93,13 @@ class Shard final : public EventLoop::Owner {
   void add_turn(KeyState& key, uint16_t child);
   bool contribute_to_round(KeyState& key, const Way& way, const Header& header, bool landed,
                            Contribution contribution);
-  bool is_new(KeyState& key, const Way& way, const Header& header);
+  enum class Standing {
+    first,       // of its child to the open round
+    open,        // has come before, over another connection, and its round is open
+    dealt_with,  // nothing is to be done about it any more
+  };
+  Standing standing_of(KeyState& key, const Way& way, const Header& header);
+  void answer_again(KeyState& key, const Way& way, const Header& header);
   void contribute_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
   void update_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
   void add_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
@@ -101,26 +118,31 @@ class Shard final : public EventLoop::Owner {
   void fail_round(KeyState& key, FailureKind kind, std::string text);
   void tell_failure(KeyState& key);
   void close_round(KeyState& key);
+  void abandon_round(KeyState& key);
   void rank_departed(uint16_t rank);
   void forget(const std::vector<uint32_t>& tensors);
   std::string missing_text(const KeyState& key) const;
   void sample(const KeyState& key, const char* stage, uint32_t round, const std::byte* data, DType dtype);
   void sample_result(const KeyState& key, const char* stage, uint32_t round);
-  uint16_t children() const { return static_cast<uint16_t>(settings_.children.size()); }
-  Counts counts() const { return {children(), static_cast<uint16_t>(settings_.ranks.size())}; }
-  uint16_t child_of(uint16_t rank) const { return settings_.child_of[rank]; }
+  uint16_t children() const { return epoch_->child_count(); }
+  Counts counts() const { return {children(), epoch_->rank_count()}; }
+  uint16_t child_of(uint16_t rank) const { return epoch_->child_of[rank]; }
   // The connection to which the answer to a child's contribution goes, or null if that has ended.
   ChildLink* link_of(const KeyState& key, uint16_t child) { return links_[key.ways[child].rank].get(); }
 
   const AggregatorSettings& settings_;
+  std::shared_ptr<const Epoch> epoch_;
   EventQueue& events_;
   ShardCounters counters_;
   BufferPool pool_;  // outlives everything below that holds buffers
   Lease lease_;      // of results sent by address
-  EventLoop loop_;
+  const Clock clock_;
+  const std::unique_ptr<EventLoop> loop_;
   KeyTable keys_;
   std::vector<std::unique_ptr<ChildLink>> links_;  // by rank, null while not connected
   std::vector<std::unique_ptr<ChildLink>> ended_;  // kept until the batch is over; room is reserved
+  uint32_t last_connection_ = 0;
+  Link::Traffic past_traffic_;  // of connections that have ended
   // Rounds that a child on another machine has contributed to, and when to ask the others for theirs.
   struct ToAsk {
     int64_t ask_ns;

@@ -25,7 +25,7 @@ void Shard::update_at_once(KeyState& key, uint16_t rank, const Header& header, C
   } else if (!again) {
     add_at_once(key, rank, header, std::move(contribution));
   } else if (!has_value) {
-    throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] +
+    throw WireError("PUSH: " + describe(key, header.round) + " from " + epoch_->ranks[rank] +
                     " has come before as an empty part of a broadcast, and nobody has set its value yet");
   }
   key.lone_rounds.take(child, header.round);
@@ -41,7 +41,7 @@ void Shard::add_at_once(KeyState& key, uint16_t rank, const Header& header, Cont
   try {
     key.rule->add(std::move(contribution), terms_of(header), counts(), pool_);
   } catch (const WireError& error) {
-    throw WireError("PUSH: " + describe(key, header.round) + " from " + settings_.ranks[rank] + ": " +
+    throw WireError("PUSH: " + describe(key, header.round) + " from " + epoch_->ranks[rank] + ": " +
                     error.what());
   }
   sample_result(key, "stored", header.round);

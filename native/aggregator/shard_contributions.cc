@@ -5,12 +5,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/tuning.h"
+#include "observe/ring.h"
 
 namespace byteps {
 namespace {
 
-std::string text_of(const Terms& terms, const AggregatorSettings& settings) {
-  if (terms.broadcast) return "broadcast from " + settings.children[terms.root];
+std::string text_of(const Terms& terms, const Epoch& epoch) {
+  if (terms.broadcast) return "broadcast from " + epoch.children[terms.root];
   const std::string text = terms.average ? "push_pull with average" : "push_pull with sum";
   return terms.step == 0 ? text : text + " at step " + std::to_string(terms.step) + " of its codec";
 }
@@ -18,7 +20,7 @@ std::string text_of(const Terms& terms, const AggregatorSettings& settings) {
 }  // namespace
 
 Shape Shard::shape_of(const Header& header, const KeyState& key, uint16_t rank) const {
-  return byteps::shape_of(header, key, key.rule->form(), {child_of(rank), settings_.ranks[rank]}, children());
+  return byteps::shape_of(header, key, key.rule->form(), {child_of(rank), epoch_->ranks[rank]}, children());
 }
 
 Shard::Expected Shard::expect_contribution(uint16_t rank, const Header& header) {
@@ -43,9 +45,9 @@ bool Shard::is_wanted(const KeyState& key, uint16_t child, const Header& header,
 
 bool Shard::may_hold(const KeyState& key, uint16_t child, size_t bytes) const {
   if (!key.round.open() || key.round.its_turn(child)) return true;
-  const auto share = static_cast<size_t>(limits::kHeldShare * static_cast<double>(keys_.bytes()));
+  const auto share = static_cast<size_t>(tuning::kHeldShare * static_cast<double>(keys_.bytes()));
   const size_t others = extra_bytes_ - key.extra_bytes(key.kept_bytes);
-  return others + key.extra_bytes(key.kept_bytes + bytes) <= std::max(limits::kHeldBytes, share);
+  return others + key.extra_bytes(key.kept_bytes + bytes) <= std::max(tuning::kHeldBytes, share);
 }
 
 bool Shard::contribute(uint16_t rank, const Header& header, uint32_t bytes, bool landed, BufferRef payload) {
@@ -55,10 +57,16 @@ bool Shard::contribute(uint16_t rank, const Header& header, uint32_t bytes, bool
   if (shape.bytes != bytes) {
     throw WireError("PUSH: " + describe(key, header.round) + " has changed its size while it came");
   }
+  record({.stage = Stage::arrived,
+          .peer = rank,
+          .round = header.round,
+          .key = header.key,
+          .at_ns = now_ns(),
+          .bytes = bytes});
   count_contribution(key, rank, header, shape, landed, payload);
   Contribution contribution{child_of(rank), std::move(payload), shape, CodecTerms::of(header.received)};
   if (key.rule->is_collective()) {
-    const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes, header.priority};
+    const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes, header.priority, links_[rank]->number()};
     return contribute_to_round(key, way, header, landed, std::move(contribution));
   }
   if (landed) contribute_at_once(key, rank, header, std::move(contribution));
@@ -69,37 +77,53 @@ void Shard::count_contribution(const KeyState& key, uint16_t rank, const Header&
                                bool landed, const BufferRef& payload) {
   ShardCounters::bump(counters_.contributions);
   if (settings_.key_log) {
-    events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " + settings_.ranks[rank] +
+    events_.log(kInfo, "contribution to " + describe(key, header.round) + " from " + epoch_->ranks[rank] +
                            ": " + std::to_string(payload ? key.length : 0) + " bytes");
   }
   if (!landed || !payload) return;
   ShardCounters::bump(counters_.pushed_bytes, key.length);
   ShardCounters::bump(counters_.pushed_wire_bytes, shape.compressed ? shape.bytes : key.length);
   if (!shape.compressed && key.tensor->traced) {
-    sample(key, ("from " + settings_.ranks[rank]).c_str(), header.round, payload.data(),
+    sample(key, ("from " + epoch_->ranks[rank]).c_str(), header.round, payload.data(),
            static_cast<DType>(header.dtype));
+  }
+}
+
+// A contribution or a refusal that has come before, over a connection that broke before its answer came.
+void Shard::answer_again(KeyState& key, const Way& way, const Header& header) {
+  if (key.result_round == header.round) {
+    send_result(key, way, header);
+  } else if (key.last_failure && key.last_failure->round == header.round) {
+    send_error(key, way.rank, header.round, key.last_failure->kind, key.last_failure->text);
   }
 }
 
 // Whether a contribution is the first of its child to the open round. If not, it is answered here, or
 // ignored.
-bool Shard::is_new(KeyState& key, const Way& way, const Header& header) {
-  if (first_departed_ >= 0) {
-    send_error(key, way.rank, header.round, FailureKind::lost, left_text(settings_.ranks[first_departed_]));
-    return false;
-  }
+Shard::Standing Shard::standing_of(KeyState& key, const Way& way, const Header& header) {
   const uint16_t child = child_of(way.rank);
-  switch (key.round.offer(child, header.round)) {
+  const KeyRound::Verdict verdict = key.round.offer(child, header.round);
+  Standing standing = Standing::dealt_with;
+  if (first_departed_ >= 0 && verdict != KeyRound::Verdict::finished) {
+    send_error(key, way.rank, header.round, FailureKind::lost, left_text(epoch_->ranks[first_departed_]));
+    return standing;
+  }
+  switch (verdict) {
     case KeyRound::Verdict::accept:
-      return true;
-    case KeyRound::Verdict::finished:  // its connection broke before the result came
-      if (key.result_round == header.round) send_result(key, way, header);
+      return Standing::first;
+    case KeyRound::Verdict::finished:
+      answer_again(key, way, header);
       break;
     case KeyRound::Verdict::duplicate:
       if (key.ways[child].rank != way.rank) {
-        throw WireError("PUSH: " + describe(key, header.round) + " comes from " + settings_.ranks[way.rank] +
-                        ", but " + settings_.ranks[key.ways[child].rank] +
+        throw WireError("PUSH: " + describe(key, header.round) + " comes from " + epoch_->ranks[way.rank] +
+                        ", but " + epoch_->ranks[key.ways[child].rank] +
                         " has pushed it for the same machine; set BYTEPS_ENABLE_IPC alike on all processes");
+      }
+      // What it took of the window of its old connection went with that: now it is this one's.
+      if (!key.round.missing(child) && key.ways[child].connection != way.connection) {
+        key.ways[child] = way;
+        standing = Standing::open;
       }
       break;
     case KeyRound::Verdict::past:
@@ -109,12 +133,13 @@ bool Shard::is_new(KeyState& key, const Way& way, const Header& header) {
                       std::to_string(key.round.round()) + " is open");
   }
   ShardCounters::bump(counters_.duplicates);
-  return false;
+  return standing;
 }
 
 bool Shard::contribute_to_round(KeyState& key, const Way& way, const Header& header, bool landed,
                                 Contribution contribution) {
-  if (!is_new(key, way, header)) return false;
+  const Standing standing = standing_of(key, way, header);
+  if (standing != Standing::first) return standing == Standing::open;
   const uint16_t child = contribution.child;
   const Shape shape = contribution.shape;
   const Terms terms = terms_of(header);
@@ -123,8 +148,8 @@ bool Shard::contribute_to_round(KeyState& key, const Way& way, const Header& hea
     open_round(key, terms);
   } else if (!(key.terms == terms) && !key.failure) {
     fail_round(key, FailureKind::conflict,
-               key.tensor->name + ": ranks call different operations: " + settings_.ranks[way.rank] + " a " +
-                   text_of(terms, settings_) + ", the others a " + text_of(key.terms, settings_));
+               key.tensor->name + ": ranks call different operations: " + epoch_->ranks[way.rank] + " a " +
+                   text_of(terms, *epoch_) + ", the others a " + text_of(key.terms, *epoch_));
   }
   if (key.failure) {
     key.round.hold(child);
@@ -134,7 +159,7 @@ bool Shard::contribute_to_round(KeyState& key, const Way& way, const Header& hea
   // Only between machines: nearby, a link has little in front of it, and nothing lags for long.
   if (!key.asks && !shape.compressed && !links_[way.rank]->nearby()) {
     key.asks = true;
-    to_ask_.push_back({now_ns() + limits::kWantAfterNs, key.key, header.round});
+    to_ask_.push_back({now_ns() + tuning::kWantAfterNs, key.key, header.round});
   }
   // Asked again: while this one was coming in, another may have taken the place of the sum.
   landed = landed && (!contribution.bytes || may_hold(key, child, shape.bytes));
@@ -167,19 +192,21 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string_view why) {
   KeyState& key = keys_.key_of(rank, header);
   const uint16_t child = child_of(rank);
   if (!key.rule->is_collective()) throw WireError("REFUSE: nobody waits for anybody in asynchronous mode");
-  if (first_departed_ >= 0) {
-    return send_error(key, rank, header.round, FailureKind::lost,
-                      left_text(settings_.ranks[first_departed_]));
+  const Way way{rank, false, 0, header.priority, links_[rank]->number()};
+  const KeyRound::Verdict verdict = key.round.offer(child, header.round);
+  if (first_departed_ >= 0 && verdict != KeyRound::Verdict::finished) {
+    return send_error(key, rank, header.round, FailureKind::lost, left_text(epoch_->ranks[first_departed_]));
   }
-  if (key.round.offer(child, header.round) != KeyRound::Verdict::accept) {
+  if (verdict != KeyRound::Verdict::accept) {
+    if (verdict == KeyRound::Verdict::finished) answer_again(key, way, header);
     ShardCounters::bump(counters_.duplicates);
     return;
   }
-  key.ways[child] = {rank, false, 0, header.priority};
+  key.ways[child] = way;
   if (!key.round.open()) open_round(key, Terms{});
   if (!key.failure) {
     fail_round(key, FailureKind::conflict,
-               why.empty() ? describe(key, header.round) + ": " + settings_.ranks[rank] +
+               why.empty() ? describe(key, header.round) + ": " + epoch_->ranks[rank] +
                                  " has nothing to contribute, and does not say why"
                            : printable(why));
   }

@@ -18,7 +18,7 @@ void Shard::send_error(const KeyState& key, uint16_t rank, uint32_t round, Failu
 // Children are told when all have come, and not before: one that heard of it at once would push its next
 // round while this one is still open.
 void Shard::fail_round(KeyState& key, FailureKind kind, std::string text) {
-  key.failure = RoundFailure{kind, std::move(text)};
+  key.failure = RoundFailure{kind, std::move(text), key.round.round()};
   drop_contributions(key);
   for (uint16_t child = 0; child < children(); ++child) {
     if (key.round.contributed(child)) key.round.waive(child);
@@ -48,7 +48,7 @@ void Shard::rank_departed(uint16_t rank) {
   for (auto& [_, key] : keys_) {
     if (!key.round.open() || !key.round.missing(child_of(rank))) continue;
     // It will never be complete: whoever is there is told now, also of a failure that was to be told later.
-    if (!key.failure) fail_round(key, FailureKind::lost, left_text(settings_.ranks[rank]));
+    if (!key.failure) fail_round(key, FailureKind::lost, left_text(epoch_->ranks[rank]));
     tell_failure(key);
     tell_answered(key);  // without credit they could not send the rest of the tensor, and hear of its end
   }
@@ -59,7 +59,7 @@ void Shard::rank_departed(uint16_t rank) {
 std::string Shard::missing_text(const KeyState& key) const {
   std::string text;
   for (uint16_t child = 0; child < children(); ++child) {
-    if (key.round.missing(child)) text += (text.empty() ? "" : ", ") + settings_.children[child];
+    if (key.round.missing(child)) text += (text.empty() ? "" : ", ") + epoch_->children[child];
   }
   return text;
 }

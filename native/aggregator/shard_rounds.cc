@@ -2,6 +2,8 @@
 #include "aggregator/shard.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/tuning.h"
+#include "observe/ring.h"
 
 namespace byteps {
 
@@ -28,7 +30,7 @@ void Shard::add_turn(KeyState& key, uint16_t child) {
     // Found out when its turn has come, perhaps while another child's frame is read: it is nobody's
     // connection that ends, but a round that nobody gets a result of.
     const std::string text = describe(key, key.round.round()) + ": what " +
-                             settings_.ranks[key.ways[child].rank] +
+                             epoch_->ranks[key.ways[child].rank] +
                              " pushed is not a payload of its codec: " + error.what();
     events_.log(kError, text);
     return fail_round(key, FailureKind::protocol, text);
@@ -65,9 +67,15 @@ void Shard::drop_contributions(KeyState& key) {
 }
 
 void Shard::close_round(KeyState& key) {
+  if (key.failure) key.last_failure = std::move(key.failure);
+  abandon_round(key);
+  key.round.close();
+}
+
+// Nobody waits for its result any more.
+void Shard::abandon_round(KeyState& key) {
   drop_contributions(key);
   key.failure.reset();
-  key.round.close();
   --open_rounds_;
 }
 
@@ -82,6 +90,11 @@ void Shard::publish(KeyState& key, const Header& header) {
     fail_round(key, FailureKind::memory, lack_text(key, lack.what()));
     return tell_failure(key);
   }
+  record({.stage = Stage::summed,
+          .round = header.round,
+          .key = key.key,
+          .at_ns = now_ns(),
+          .bytes = key.length});
   sample_result(key, "result", header.round);
   for (const Way& way : key.ways) send_result(key, way, header);
 }
@@ -90,7 +103,8 @@ void Shard::tell_answered(const KeyState& key) {
   for (uint16_t child = 0; child < children(); ++child) {
     if (key.round.missing(child)) continue;
     const Way& way = key.ways[child];
-    if (ChildLink* link = link_of(key, child)) link->answered(way.bytes, way.priority);
+    ChildLink* link = link_of(key, child);
+    if (link && link->number() == way.connection) link->answered(way.bytes, way.priority);
   }
 }
 
@@ -117,7 +131,7 @@ void Shard::send_result(KeyState& key, Way way, const Header& to) {
   // An echo of a child that has gone on to the next round already; ours never send one.
   const bool went_on = to.round != key.round.round() && !key.round.missing(child);
   const std::byte* bytes = result.bytes.data();
-  if (!way.by_address || !result.lasts || went_on || result.size < limits::kByAddressBytes) {
+  if (!way.by_address || !result.lasts || went_on || result.size < tuning::kByAddressBytes) {
     header.length = result.size;
     return link->send(header, bytes, std::move(result.bytes));
   }

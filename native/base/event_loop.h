@@ -1,20 +1,17 @@
-// One thread, one epoll: the frame in which shards, worker I/O threads and the heartbeat run.
+// The frame in which shards, worker I/O threads and the heartbeat run: events, an inbox and a deadline.
 //
-// Every object that a loop owns is touched by that thread only. Another thread reaches it with post(): the
-// work then runs in the loop's thread. Nothing spins: with nothing to do the thread sleeps in the kernel, at
-// most until its owner's next deadline.
+// Every object that a loop owns is touched by that loop only. Others reach it with post(): the work then runs
+// in the loop, in its own time. What makes a loop go round is not said here: in a process it is a thread that
+// sleeps in the kernel (epoll_loop.h), in a simulation the events of a made time (sim/sim_loop.h). Whoever
+// needs one is given a Runtime (runtime.h) that makes it.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <thread>
 #include <vector>
-
-#include "base/fd.h"
 
 namespace byteps {
 
@@ -32,7 +29,7 @@ class EventLoop {
     virtual ~Owner() = default;
     virtual void on_wake() {}                      // after wake(), for an owner that has an inbox of its own
     virtual void on_batch_end() = 0;               // after every batch: send what the batch has produced
-    virtual int64_t next_deadline_ns() const = 0;  // kNever: only events matter
+    virtual int64_t next_deadline_ns() const = 0;  // kNever: only events matter. Changes in the loop only
     virtual void on_deadline(int64_t now) = 0;
     // Something in the loop threw, for want of memory most likely, and what it did may be half done. Whatever
     // has a name of its own to fail by (a connection, an operation) has failed by it before this; the loop
@@ -42,43 +39,44 @@ class EventLoop {
 
   static constexpr int64_t kNever = INT64_MAX;
 
-  EventLoop(Owner& owner, std::string thread_name);
-  ~EventLoop();
+  explicit EventLoop(Owner& owner) : owner_(owner) {}
+  virtual ~EventLoop() = default;
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
 
-  void start();
-  // Joins the thread. Afterwards the caller may take the owner's objects apart.
-  void stop();
+  virtual void start() = 0;
+  // It does not go round any more. Afterwards the caller may take the owner's objects apart.
+  virtual void stop() = 0;
   // Any thread. What is posted before stop() is done; what is posted after it is dropped.
   void post(std::function<void()> work);
-  void wake() { wake_.signal(); }
+  virtual void wake() = 0;
 
-  // What run() does in turn. Whoever drives a loop by hand, in one thread and step by step, calls them
-  // instead of start(): then the same events do the same again.
-  bool turn(
-      int timeout_ms);     // waits for a batch of events, at most this long, and handles it; false: none came
-  void pass(int64_t now);  // it is this late: the owner's deadline may be over
+  // In the loop only.
+  virtual void add(int fd, uint32_t events, Handler* handler) = 0;
+  virtual void modify(int fd, uint32_t events, Handler* handler) = 0;
+  virtual void remove(int fd, std::shared_ptr<Handler> handler) = 0;  // kept alive until the batch is over
 
-  // Loop thread only.
-  void add(int fd, uint32_t events, Handler* handler);
-  void modify(int fd, uint32_t events, Handler* handler);
-  void remove(int fd, std::shared_ptr<Handler> handler);  // kept alive until the batch is over
-
- private:
-  void run();
-  void run_posted();
+ protected:
+  void run_posted() noexcept;
+  void end_batch() noexcept {
+    guard([this] { owner_.on_batch_end(); });
+  }
+  // It is this late: the owner's deadline may be over.
+  void meet_deadline(int64_t now) noexcept;
   template <class Work>
-  void guard(Work&& work) noexcept;
+  void guard(Work&& work) noexcept {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      owner_.on_exception(error.what());
+    }
+  }
 
   Owner& owner_;
-  const std::string name_;
-  Fd epoll_;
-  WakeFd wake_;
-  std::atomic<bool> stopping_{false};
-  std::vector<std::shared_ptr<Handler>> removed_;
-  size_t handlers_ = 0;
+
+ private:
   std::mutex inbox_mutex_;
   std::vector<std::function<void()>> inbox_;
-  std::thread thread_;
 };
 
 }  // namespace byteps

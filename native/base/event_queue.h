@@ -27,6 +27,7 @@ struct Event {
   Role role = Role::nobody;              // whom a failure is about
   int number = -1;                       // log: the level; otherwise the peer, -1: none
   std::string text{};
+  uint32_t connection = 0;  // whose end it is, as its owner calls it; 0: it is not about one
 };
 
 class EventQueue {
@@ -37,8 +38,11 @@ class EventQueue {
   void log(LogLevel level, std::string_view text) noexcept {
     post({Event::What::log, FailureKind::none, Role::nobody, level}, text);
   }
-  void failed(FailureKind kind, Role role, int number, std::string_view text) noexcept {
-    post({Event::What::failure, kind, role, number}, text);
+  void failed(FailureKind kind, Role role, int number, std::string_view text,
+              uint32_t connection = 0) noexcept {
+    Event event{Event::What::failure, kind, role, number};
+    event.connection = connection;
+    post(std::move(event), text);
   }
   void heard(int peer) noexcept { post({Event::What::heard, FailureKind::none, Role::nobody, peer}, {}); }
 

@@ -12,7 +12,9 @@
 #include <ctime>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
+#include "base/spin.h"
 #include "reduce/sum.h"
 
 namespace byteps::bench {
@@ -22,6 +24,8 @@ namespace {
 constexpr std::size_t kChunkElements = 4096;
 // Shares begin at whole cache lines, so that no line is written by two processes.
 constexpr std::size_t kLineElements = 16;
+// Twice what a sleep and a wake-up take, and as long as our own ranks spin.
+constexpr std::int64_t kSpinNs = 50'000;
 
 std::size_t share_begin(std::size_t elements, std::size_t index, std::size_t total) {
   if (index == total) return elements;
@@ -37,18 +41,23 @@ void meet(PlainBarrier& barrier, std::size_t total, double timeout_s) {
   const std::uint32_t generation = barrier.generation.load(std::memory_order_acquire);
   if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == total) {
     barrier.arrived.store(0, std::memory_order_relaxed);
-    barrier.generation.fetch_add(1, std::memory_order_release);
-    futex(barrier.generation, FUTEX_WAKE, INT_MAX, nullptr);
+    barrier.generation.fetch_add(1, std::memory_order_seq_cst);
+    if (barrier.sleepers.load(std::memory_order_seq_cst) > 0)
+      futex(barrier.generation, FUTEX_WAKE, INT_MAX, nullptr);
     return;
   }
+  const auto all_came = [&] { return barrier.generation.load(std::memory_order_acquire) != generation; };
+  if (total <= std::thread::hardware_concurrency() && spin_until(kSpinNs, all_came)) return;
+  barrier.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const double whole_s = std::floor(timeout_s);
   const timespec limit{static_cast<time_t>(whole_s), static_cast<long>((timeout_s - whole_s) * 1e9)};
-  while (barrier.generation.load(std::memory_order_acquire) == generation) {
+  while (!all_came()) {
     if (futex(barrier.generation, FUTEX_WAIT, generation, &limit) == 0 || errno != ETIMEDOUT) continue;
     throw std::runtime_error(
         "plain memory: " + std::to_string(barrier.arrived.load(std::memory_order_relaxed)) + " of " +
         std::to_string(total) + " processes came to the barrier within " + std::to_string(timeout_s) + " s");
   }
+  barrier.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 }  // namespace

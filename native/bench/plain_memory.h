@@ -2,10 +2,11 @@
 //
 // Every process maps the buffers of all processes. In a round each one sums its own share of all buffers and
 // writes the sum into all of them, then all meet at a barrier. No declaration, no key, no queue, no failure
-// handling but a time-out: a round costs what reading, adding and writing the bytes costs, and one wake-up.
+// handling but a time-out: a round costs what reading, adding and writing the bytes costs, and one meeting.
 //
 // A bound that is easy to beat proves nothing: the share is walked in chunks that stay in the cache of the
-// core, so that every byte comes from memory once and goes back once, however many buffers there are.
+// core, so that every byte comes from memory once and goes back once, however many buffers there are. And
+// where each process has a core, it looks for the others for a moment before it sleeps.
 #pragma once
 
 #include <atomic>
@@ -19,8 +20,9 @@ namespace byteps::bench {
 struct PlainBarrier {
   std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> generation;  // what the processes sleep on; grows by one when all have arrived
+  std::atomic<std::uint32_t> sleepers;
 };
-static_assert(sizeof(PlainBarrier) == 8 && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(PlainBarrier) == 12 && std::atomic<std::uint32_t>::is_always_lock_free);
 
 // Runs `rounds` rounds in the place of process `rank`; buffers[r] is where this process sees the float32
 // buffer of process r. Sums in rank order. Returns when all processes have ended the last round. Throws

@@ -1,17 +1,12 @@
-// AVX2 kernels. Only functions with the target attribute may use the instructions; FMA is left out of it on
-// purpose: a fused product would change bits that workers, servers and the reference must agree on.
+// The kernels of kernels.h with AVX2; those of blocks are in avx2_blocks.cc.
 #include "compress/kernels.h"
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
 #include <cstring>
 
+#include "compress/avx2_lanes.h"
 #include "compress/loops.h"
-
-#define BYTEPS_AVX2 __attribute__((target("avx2")))
-#define BYTEPS_AVX2_INLINE __attribute__((target("avx2"), always_inline)) static inline
 
 namespace byteps::compress {
 
@@ -23,13 +18,6 @@ BYTEPS_AVX2 void feedback(const float* g, float a, float c, float* e, size_t n) 
 BYTEPS_AVX2 void subtract(const float* x, float* e, size_t n) { loops::subtract(x, e, n); }
 BYTEPS_AVX2 void nesterov(float* m, float* g, float mu, size_t n) { loops::nesterov(m, g, mu, n); }
 BYTEPS_AVX2 uint32_t max_bits(const float* x, size_t n) { return loops::max_bits(x, n); }
-
-// The processor's own prefetching stops at the end of a page; this walks on. Behind the end of a span it does
-// nothing.
-BYTEPS_AVX2_INLINE void prefetch(const float* x) {
-  _mm_prefetch(reinterpret_cast<const char*>(x + 512), _MM_HINT_T0);
-  _mm_prefetch(reinterpret_cast<const char*>(x + 528), _MM_HINT_T0);
-}
 
 BYTEPS_AVX2_INLINE __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 // The sign bits of lanes below zero: -0.0 and NaN are not.
@@ -177,16 +165,10 @@ BYTEPS_AVX2 Kernels::FoundInFour above_in_four(const float* x, size_t quarter, u
   return loops::above_in_four(x, quarter, least, index, value, room, i, found);
 }
 
-// Stream::uniform in eight lanes; product is index * 0x9E3779B1 of each.
+// Stream::uniform in eight lanes.
 BYTEPS_AVX2_INLINE __m256 uniform(const Stream& stream, __m256i product) {
-  __m256i h = _mm256_add_epi32(product, _mm256_set1_epi32(static_cast<int32_t>(stream.low)));
-  h = _mm256_xor_si256(h, _mm256_srli_epi32(h, 16));
-  h = _mm256_mullo_epi32(h, _mm256_set1_epi32(static_cast<int32_t>(0x85EBCA6Bu)));
-  h = _mm256_xor_si256(h, _mm256_srli_epi32(h, 13));
-  h = _mm256_xor_si256(h, _mm256_set1_epi32(static_cast<int32_t>(stream.high)));
-  h = _mm256_mullo_epi32(h, _mm256_set1_epi32(static_cast<int32_t>(0xC2B2AE35u)));
-  h = _mm256_xor_si256(h, _mm256_srli_epi32(h, 16));
-  return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(h, 8)), _mm256_set1_ps(0x1p-24f));
+  const __m256i bits = _mm256_srli_epi32(random_bits(stream, product), 8);
+  return _mm256_mul_ps(_mm256_cvtepi32_ps(bits), _mm256_set1_ps(0x1p-24f));
 }
 
 BYTEPS_AVX2_INLINE __m256i linear_level(__m256 ratio, __m256 u, __m256 count) {
@@ -212,12 +194,8 @@ BYTEPS_AVX2 void quantize(const float* x, size_t n, const Levels& given, const S
                           int32_t* q, uint8_t* nonzero) {
   const Levels levels = given;  // copies: as far as a compiler knows, what is written could be these
   const Stream stream = drawn;
-  constexpr uint32_t kStep = 0x9E3779B1u;
-  const __m256i ramp = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-                step = _mm256_set1_epi32(static_cast<int32_t>(kStep));
-  const __m256i stride = _mm256_set1_epi32(static_cast<int32_t>(8 * kStep));
-  __m256i product =
-      _mm256_mullo_epi32(_mm256_add_epi32(ramp, _mm256_set1_epi32(static_cast<int32_t>(first))), step);
+  const __m256i stride = _mm256_set1_epi32(static_cast<int32_t>(8 * kIndexStep));
+  __m256i product = index_products(first);
   const __m256 scale = _mm256_set1_ps(levels.scale), count = _mm256_set1_ps(static_cast<float>(levels.count));
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -266,9 +244,9 @@ BYTEPS_AVX2 void add_levels(const int32_t* q, size_t n, const Levels& given, flo
   loops::add_levels(q, n, levels, acc, i);
 }
 
-constexpr Kernels kAvx2 = {"avx2",    feedback,      subtract,  nesterov,   signs,
-                           signs_sum, expand_signs,  add_signs, max_bits,   sum_squares,
-                           above,     above_in_four, quantize,  dequantize, add_levels};
+constexpr Kernels kAvx2 = {"avx2",       feedback,   subtract,   nesterov,    signs, signs_sum,
+                           expand_signs, add_signs,  max_bits,   sum_squares, above, above_in_four,
+                           quantize,     dequantize, add_levels, &kAvx2Blocks};
 
 }  // namespace
 

@@ -11,7 +11,7 @@
 //
 // A payload comes from a peer: decode and decode_add throw WireError when anything about it is not as encode
 // writes it, and never touch memory beyond `bytes` and the partition. What a throw leaves in out or acc:
-// onebit, topk, randomk and fp16 check before they write; dithering may have written a part.
+// onebit, topk, randomk and fp16 check before they write; dithering, int8 and int4 may have written a part.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,17 @@
 namespace byteps::compress {
 
 // The numbers are for the wire and never change.
-enum class CodecKind : uint8_t { onebit = 1, topk = 2, randomk = 3, dithering = 4, fp16 = 5, custom = 255 };
+enum class CodecKind : uint8_t {
+  onebit = 1,
+  topk = 2,
+  randomk = 3,
+  dithering = 4,
+  fp16 = 5,
+  int8 = 6,
+  int4 = 7,
+  custom = 255
+};
+constexpr CodecKind kLastKind = CodecKind::int4;
 
 struct CodecSpec {
   CodecKind kind = CodecKind::onebit;
@@ -34,6 +44,7 @@ struct CodecSpec {
   bool scaling = false;   // onebit
   bool l2 = false;        // dithering: scale is the l2 norm, not the maximum
   bool natural = false;   // dithering: levels are powers of two
+  bool nearest = false;   // int8, int4: round to the nearest code, not at random
   bool feedback = false;  // there is error feedback: randomk does not scale its values
   bool halves = false;    // topk, randomk: values travel as 16-bit floats
   std::string text;       // custom: the parameters as Python wrote them

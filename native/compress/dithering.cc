@@ -27,35 +27,71 @@ Code level_code(uint32_t level, bool negative) {
 
 bool has_stream(float scale) { return scale > 0 && scale <= std::numeric_limits<float>::max(); }
 
-// Most codes of an element are short: then its gap, sign and level are found with one look into a table.
-struct Element {
-  uint8_t gap;
-  int8_t q;
-  uint8_t width;  // 0: the code is longer than kShort bits
+// Most codes of an element are short: then gap, sign and level of one, or of two that follow each other, are
+// found with one look into a table. Where there is only one, the second is the first once more: a gap of 0.
+struct Pair {
+  uint8_t gap[2];
+  int8_t q[2];
+  uint8_t most;  // of the levels
+  uint8_t count;
+  uint8_t width;  // 0: the first code is longer than kShort bits
 };
 constexpr uint32_t kShort = 11;
 
-std::vector<Element> short_codes() {
-  std::vector<Element> table(1u << kShort);
+struct ShortCode {
+  uint8_t gap;
+  int8_t q;
+  Code code;
+};
+
+std::vector<ShortCode> short_codes() {
+  std::vector<ShortCode> found;
   for (uint32_t gap = 1; gap < 64; ++gap) {
-    for (int32_t level = 1; level < 64; ++level) {
+    for (uint32_t level = 1; level < 64; ++level) {
       for (const bool negative : {false, true}) {
-        const Code first = elias_delta(gap), second = level_code(static_cast<uint32_t>(level), negative);
-        const uint32_t width = first.width + second.width;
-        if (width > kShort) continue;
-        const auto q = static_cast<int8_t>(negative ? -level : level);
-        for (uint64_t rest = 0; rest < 1u << (kShort - width); ++rest) {
-          table[first.bits | second.bits << first.width | rest << width] = {static_cast<uint8_t>(gap), q,
-                                                                            static_cast<uint8_t>(width)};
-        }
+        const Code first = elias_delta(gap), second = level_code(level, negative);
+        const Code both = {first.bits | second.bits << first.width, first.width + second.width};
+        const auto q =
+            static_cast<int8_t>(negative ? -static_cast<int32_t>(level) : static_cast<int32_t>(level));
+        if (both.width <= kShort) found.push_back({static_cast<uint8_t>(gap), q, both});
       }
+    }
+  }
+  return found;
+}
+
+// Whatever follows the code in a look-up.
+void fill(std::vector<Pair>& table, const Code& code, const Pair& pair) {
+  for (uint64_t rest = 0; rest < 1u << (kShort - code.width); ++rest) {
+    table[code.bits | rest << code.width] = pair;
+  }
+}
+
+std::vector<Pair> every_short() {
+  std::vector<Pair> table(1u << kShort);
+  const std::vector<ShortCode> codes = short_codes();
+  const auto level = [](const ShortCode& one) { return static_cast<uint8_t>(one.q < 0 ? -one.q : one.q); };
+  for (const ShortCode& one : codes) {
+    fill(table, one.code,
+         {{one.gap, 0}, {one.q, one.q}, level(one), 1, static_cast<uint8_t>(one.code.width)});
+  }
+  for (const ShortCode& one : codes) {
+    for (const ShortCode& two : codes) {
+      const uint32_t width = one.code.width + two.code.width;
+      if (width > kShort) continue;
+      fill(table, {one.code.bits | two.code.bits << one.code.width, width},
+           {{one.gap, two.gap},
+            {one.q, two.q},
+            std::max(level(one), level(two)),
+            2,
+            static_cast<uint8_t>(width)});
     }
   }
   return table;
 }
 
-const Element* short_table() {
-  static const std::vector<Element> table = short_codes();
+const Pair* short_table() {
+  static const std::vector<Pair> table = every_short();
   return table.data();
 }
 
@@ -233,22 +269,25 @@ void Dithering::read_sparse(BitReader& from, size_t count) {
   const uint32_t filled = reader.elias_delta() - 1;
   if (filled > count) throw WireError("dithering: more elements than the block has");
   std::fill_n(q_, count, 0);
-  const Element* const table = short_table();
+  const Pair* const table = short_table();
+  const auto levels = static_cast<uint32_t>(levels_);
   uint32_t next = 0, left = filled;
   while (left > 0) {
     const uint64_t word = reader.peek();
     uint32_t used = 0;
-    // Elements that lie wholly in this word, as long as their codes are short.
-    while (left > 0 && used + kShort <= BitReader::kPeekBits) {
-      const Element element = table[word >> used & ((1u << kShort) - 1)];
-      if (element.width == 0) break;
-      const uint32_t level = static_cast<uint32_t>(element.q < 0 ? -element.q : element.q);
-      next += element.gap;
+    // Elements that lie wholly in this word, as long as their codes are short. The last of all is read below:
+    // what follows it is no element.
+    while (left > 1 && used + kShort <= BitReader::kPeekBits) {
+      const Pair found = table[word >> used & ((1u << kShort) - 1)];
+      if (found.width == 0) break;
+      const uint32_t first = next + found.gap[0];
+      next = first + found.gap[1];
       if (next > count) throw WireError("dithering: an index beyond the block");
-      if (level > static_cast<uint32_t>(levels_)) throw WireError("dithering: a level beyond the last");
-      q_[next - 1] = element.q;
-      used += element.width;
-      --left;
+      if (found.most > levels) throw WireError("dithering: a level beyond the last");
+      q_[first - 1] = found.q[0];
+      q_[next - 1] = found.q[1];
+      used += found.width;
+      left -= found.count;
     }
     reader.skip(used);
     if (used != 0) continue;

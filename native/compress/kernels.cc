@@ -40,9 +40,9 @@ void add_levels(const int32_t* q, size_t n, const Levels& levels, float* acc) {
   loops::add_levels(q, n, levels, acc);
 }
 
-constexpr Kernels kGeneric = {"generic", feedback,      subtract,  nesterov,   signs,
-                              signs_sum, expand_signs,  add_signs, max_bits,   sum_squares,
-                              above,     above_in_four, quantize,  dequantize, add_levels};
+constexpr Kernels kGeneric = {"generic",    feedback,   subtract,   nesterov,       signs, signs_sum,
+                              expand_signs, add_signs,  max_bits,   sum_squares,    above, above_in_four,
+                              quantize,     dequantize, add_levels, &kGenericBlocks};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compress/block_kernels.h"
 #include "compress/random.h"
 
 namespace byteps::compress {
@@ -79,6 +80,8 @@ struct Kernels {
   // out = the value of q, and acc += that.
   void (*dequantize)(const int32_t* q, size_t n, const Levels& levels, float* out);
   void (*add_levels)(const int32_t* q, size_t n, const Levels& levels, float* acc);
+
+  const BlockKernels* blocks;
 };
 
 const Kernels& generic_kernels();

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "compress/blocks.h"
 #include "compress/codec.h"
 #include "compress/dithering.h"
 #include "compress/fp16.h"
@@ -32,15 +33,16 @@ struct Entry {
 constexpr Entry kCodecs[] = {
     {CodecKind::onebit, "onebit", make<OneBit>},    {CodecKind::topk, "topk", make<TopK>},
     {CodecKind::randomk, "randomk", make<RandomK>}, {CodecKind::dithering, "dithering", make<Dithering>},
-    {CodecKind::fp16, "fp16", make<Fp16>},
+    {CodecKind::fp16, "fp16", make<Fp16>},          {CodecKind::int8, "int8", make<Blocks>},
+    {CodecKind::int4, "int4", make<Blocks>},
 };
 
 // A number without an implementation does not compile.
 constexpr bool every_kind_is_there() {
-  for (uint8_t number = 1; number <= static_cast<uint8_t>(CodecKind::fp16); ++number) {
+  for (uint8_t number = 1; number <= static_cast<uint8_t>(kLastKind); ++number) {
     if (kCodecs[number - 1].kind != static_cast<CodecKind>(number)) return false;
   }
-  return std::size(kCodecs) == static_cast<size_t>(CodecKind::fp16);
+  return std::size(kCodecs) == static_cast<size_t>(kLastKind);
 }
 static_assert(every_kind_is_there());
 
@@ -90,7 +92,7 @@ CodecKind codec_kind(std::string_view name) {
     if (entry.name == name) return entry.kind;
   }
   throw std::invalid_argument("unknown codec \"" + std::string(name) +
-                              "\": expected onebit, topk, randomk, dithering or fp16");
+                              "\": expected onebit, topk, randomk, dithering, fp16, int8 or int4");
 }
 
 }  // namespace byteps::compress

@@ -3,9 +3,9 @@
 // A server has one per partition: clear, add each contribution in its order, encode. The first contribution
 // is stored and the others are added to it, as for tensors that are not compressed.
 //
-//   onebit, dithering, fp16   a dense array
-//   randomk                   k values: everybody sends the same positions, and the sum goes back as it is
-//   topk                      sorted indices and values, until a dense array is cheaper (sparse_sum.h)
+//   onebit, dithering, fp16, int8, int4   a dense array
+//   randomk   k values: everybody sends the same positions, and the sum goes back as it is
+//   topk      sorted indices and values, until a dense array is cheaper (sparse_sum.h)
 #pragma once
 
 #include <cstddef>

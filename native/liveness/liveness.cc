@@ -51,7 +51,7 @@ struct Liveness::Peer {
 };
 
 void Liveness::Line::end(const Header&, bool) {
-  peer.heard_ns = now_ns();
+  peer.heard_ns = peer.owner.clock_.now_ns();
   if (std::exchange(peer.listened_for, false)) peer.owner.events_.heard(peer.number);
 }
 
@@ -60,22 +60,25 @@ void Liveness::Line::on_end(Link&, Link::End end, const std::string& reason) {
   peer.owner.gone(peer.number, broken ? FailureKind::protocol : FailureKind::lost, reason);
 }
 
-Liveness::Liveness(uint64_t job, double interval_s, double timeout_s)
-    : job_(job), times_{seconds_to_ns(interval_s), seconds_to_ns(timeout_s)}, loop_(*this, "bps-liveness") {
-  loop_.start();
+Liveness::Liveness(uint64_t job, double interval_s, double timeout_s, Runtime& runtime)
+    : job_(job),
+      times_{seconds_to_ns(interval_s), seconds_to_ns(timeout_s)},
+      clock_(runtime.clock()),
+      loop_(runtime.make_loop(*this, "bps-liveness")) {
+  loop_->start();
 }
 
 Liveness::~Liveness() { close(); }
 
 void Liveness::close() {
-  loop_.stop();
+  loop_->stop();
   peers_.clear();
   ended_.clear();
 }
 
 void Liveness::add(std::unique_ptr<Endpoint> endpoint, int number) {
   std::shared_ptr<Endpoint> shared = std::move(endpoint);
-  loop_.post([this, shared, number] {
+  loop_->post([this, shared, number] {
     try {
       ended_.reserve(ended_.size() + peers_.size() + 1);  // so that gone() needs no memory
       add_line(number, *shared);
@@ -87,16 +90,16 @@ void Liveness::add(std::unique_ptr<Endpoint> endpoint, int number) {
 }
 
 void Liveness::add_line(int number, Endpoint& endpoint) {
-  const int64_t now = now_ns();
+  const int64_t now = clock_.now_ns();
   auto& peer = peers_[number];
   if (!peer) peer = std::make_unique<Peer>(*this, number, now);
-  peer->lines.push_back(std::make_unique<Line>(*peer, loop_, endpoint, job_));
+  peer->lines.push_back(std::make_unique<Line>(*peer, *loop_, endpoint, job_));
   peer->beats.add_line();
   beat(*peer, now);
 }
 
 void Liveness::remove(int number) {
-  loop_.post([this, number] {
+  loop_->post([this, number] {
     const auto it = peers_.find(number);
     if (it == peers_.end()) return;
     it->second->close();
@@ -106,7 +109,7 @@ void Liveness::remove(int number) {
 }
 
 void Liveness::listen_for(int number) {
-  loop_.post([this, number] {
+  loop_->post([this, number] {
     if (const auto it = peers_.find(number); it != peers_.end()) it->second->listened_for = true;
   });
 }

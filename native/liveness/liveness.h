@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/event_queue.h"
+#include "base/runtime.h"
 #include "liveness/beat_lines.h"
 #include "transport/endpoint.h"
 
@@ -16,7 +17,7 @@ namespace byteps {
 
 class Liveness final : public EventLoop::Owner {
  public:
-  Liveness(uint64_t job, double interval_s, double timeout_s);
+  Liveness(uint64_t job, double interval_s, double timeout_s, Runtime& runtime = Runtime::machine());
   ~Liveness() override;
 
   // Takes an authenticated connection, one of the lines to a peer. `peer` is the caller's number for it, and
@@ -49,7 +50,8 @@ class Liveness final : public EventLoop::Owner {
   const uint64_t job_;
   const BeatTimes times_;
   EventQueue events_;
-  EventLoop loop_;
+  const Clock clock_;
+  const std::unique_ptr<EventLoop> loop_;
   std::map<int, std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Peer>> ended_;  // kept until the batch is over
   int64_t next_round_ns_ = 0;                 // of beats to all peers

@@ -48,6 +48,7 @@ struct alignas(64) Slot {
   std::atomic<uint32_t> closer;     // local rank + 1 of the first that gave up
   std::atomic<uint32_t> explained;  // `close_reason` may be read
   EventCount changed;
+  std::atomic<uint32_t> spinners;   // ranks that look at it without sleeping
   alignas(64) Reason round_reason;  // why that round failed
   alignas(64) Reason close_reason;  // why the slot was closed
 };

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/thread.h"
+#include "base/tuning.h"
 
 namespace byteps {
 
@@ -43,7 +44,7 @@ EventCount& LocalGroup::bell(uint32_t rank) const {
 uint32_t LocalGroup::parts_of(const GroupOperation& op) const {
   const Cut& cut = op.shared.cut;
   if (settings_.has_parent) return cut.pieces();
-  return static_cast<uint32_t>((cut.tensor_bytes + kPartBytes - 1) / kPartBytes);
+  return static_cast<uint32_t>((cut.tensor_bytes + tuning::kClaimBytes - 1) / tuning::kClaimBytes);
 }
 
 std::string LocalGroup::name_of(uint32_t local) const {

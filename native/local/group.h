@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/event_queue.h"
+#include "base/spin.h"
 #include "local/group_memory.h"
 #include "local/group_operation.h"
 #include "local/slot.h"
@@ -26,6 +27,7 @@ struct GroupSettings {
   uint32_t job_ranks = 0;       // averages divide by it
   bool peers_readable = false;  // process_vm_readv and _writev work between all of them
   bool has_parent = false;
+  int64_t spin_ns = 0;  // that a rank may look for the others before it sleeps; 0: ranks have no core each
 };
 
 class LocalGroup {
@@ -66,8 +68,6 @@ class LocalGroup {
   void depart(uint16_t rank);
 
  private:
-  // What is claimed at a time: fits into the caches of a core, twice.
-  static constexpr uint64_t kPartBytes = 128 * 1024;
   // How long a failed operation waits for ranks that are just writing into its memory. After that it fails
   // all the same, and its memory is kept: a rank that died in the middle would be waited for in vain.
   static constexpr int64_t kDrainNs = kNanosecondsPerSecond;
@@ -81,6 +81,7 @@ class LocalGroup {
   void finish_part(GroupOperation& op, uint32_t parts);
   void fail_without(GroupOperation& op, uint32_t local);
   void check_age(GroupOperation& op);
+  bool comes_soon(const GroupOperation& op);
   void peer_is_gone(const GroupOperation& op, uint32_t local);
   void drop_part(const GroupOperation& op, uint32_t gone);
   bool look_around();
@@ -102,6 +103,7 @@ class LocalGroup {
   std::vector<std::string> worker_hosts_;
   std::thread helper_;
   std::atomic<bool> closed_{false};
+  SpinScore spin_score_;
 
   std::mutex mutex_;  // of what follows
   std::vector<std::shared_ptr<GroupOperation>> active_;

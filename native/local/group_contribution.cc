@@ -2,21 +2,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/tuning.h"
 #include "local/group.h"
 #include "local/part_sum.h"
+#include "observe/ring.h"
 #include "wire/header.h"
 
 namespace byteps {
-namespace {
-
-// Up to this size the rank that comes last does all the work at once: waking a helper would take longer.
-constexpr uint64_t kInlineBytes = 128 * 1024;
-// A tensor outside the arena of up to this size goes through the arena even where ranks can read each other:
-// copying it twice inside the caches is faster than having the kernel look up its pages for a single copy
-// (1 MB with two ranks: 200 us instead of 260). Larger ones are copied once.
-constexpr uint64_t kStagedBytes = 1024 * 1024;
-
-}  // namespace
 
 void LocalGroup::contribute(const std::shared_ptr<GroupOperation>& op) {
   int departed;
@@ -38,7 +30,14 @@ void LocalGroup::contribute(const std::shared_ptr<GroupOperation>& op) {
   if (departed >= 0 && !tensor.slot.has_arrived(static_cast<uint32_t>(departed), op->round)) {
     return fail_without(*op, static_cast<uint32_t>(departed));
   }
-  if (tensor.slot.arrive(own())) open(op);
+  if (!tensor.slot.arrive(own())) return;
+  record({.stage = Stage::arrived,
+          .peer = settings_.ranks[own()],
+          .round = op->round,
+          .key = whole_key(tensor.id),
+          .at_ns = machine_now_ns(),
+          .bytes = saturated(tensor.cut.tensor_bytes)});
+  open(op);
 }
 
 // Writes on the board where this rank's contribution lies, and where its result is to go.
@@ -50,7 +49,7 @@ void LocalGroup::enter(GroupOperation& op) {
   entry.src = memory_.locate(op.src);
   entry.dst = memory_.locate(op.dst);
   const bool plain = entry.src.kind == board::Location::plain || entry.dst.kind == board::Location::plain;
-  if (plain && (!settings_.peers_readable || bytes <= kStagedBytes)) {
+  if (plain && (!settings_.peers_readable || bytes <= tuning::kStagedBytes)) {
     const bool has_values = !broadcast || settings_.ranks[own()] == op.root;
     // The contribution may lie in the destination until the result overwrites it, if that is in the arena.
     std::byte* shared = op.dst;
@@ -101,9 +100,9 @@ void LocalGroup::open(const std::shared_ptr<GroupOperation>& op) {
   if (!slot.open(op->round)) return;  // somebody gave up: all notice that the slot is closed
   if (settings_.has_parent) {
     for (uint32_t rank = 0; rank < size(); ++rank) ring(rank);
-  } else if (op->shared.cut.tensor_bytes <= kInlineBytes) {
+  } else if (op->shared.cut.tensor_bytes <= tuning::kInlineBytes) {
     work_on(*op);
-  } else if (!slot.changed().notify()) {
+  } else if (!slot.notify()) {
     // Nobody waits for it: the helpers of all ranks share the work, beside what their ranks are computing.
     for (uint32_t rank = 0; rank < size(); ++rank) ring(rank);
   }
@@ -113,10 +112,9 @@ void LocalGroup::work_on(GroupOperation& op) {
   const GroupTensor& tensor = op.shared;
   const uint32_t parts = parts_of(op);
   const PartSum sum(memory_, tensor.slot, tensor.dtype, op.flags & kFlagAverage ? settings_.job_ranks : 1);
-  static_assert(kPartBytes <= Part::kMaxBytes);
   for (int64_t part; (part = tensor.slot.claim(op.round, parts)) >= 0;) {
-    const uint64_t offset = static_cast<uint64_t>(part) * kPartBytes;
-    const size_t bytes = std::min(kPartBytes, tensor.cut.tensor_bytes - offset);
+    const uint64_t offset = static_cast<uint64_t>(part) * tuning::kClaimBytes;
+    const size_t bytes = std::min(tuning::kClaimBytes, tensor.cut.tensor_bytes - offset);
     if (sum.reduce({offset, bytes})) {
       finish_part(op, parts);
     } else {
@@ -127,6 +125,10 @@ void LocalGroup::work_on(GroupOperation& op) {
 
 void LocalGroup::finish_part(GroupOperation& op, uint32_t parts) {
   if (op.shared.slot.finish(parts)) {
+    record({.stage = Stage::summed,
+            .round = op.round,
+            .key = whole_key(op.shared.id),
+            .at_ns = machine_now_ns()});
     op.shared.slot.complete(op.round, [this](uint32_t rank) { ring(rank); });
   }
 }

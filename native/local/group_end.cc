@@ -85,11 +85,23 @@ void LocalGroup::settle(GroupOperation& op) {
   op.end_turn();
 }
 
+// Whether there is something to do or to take without sleeping first. With servers above it takes a network.
+bool LocalGroup::comes_soon(const GroupOperation& op) {
+  if (settings_.spin_ns == 0 || settings_.has_parent || op.failing() || !spin_score_.worth()) return false;
+  const SlotView& slot = op.shared.slot;
+  const uint32_t parts = parts_of(op);
+  const bool paid = slot.spin(settings_.spin_ns, [&] {
+    return slot.over(op.round) || slot.closed() || slot.claimable(op.round, parts);
+  });
+  spin_score_.spun(paid);
+  return paid;
+}
+
 bool LocalGroup::wait(GroupOperation& op, int64_t timeout_ns) {
-  const int64_t deadline = now_ns() + timeout_ns;
+  const int64_t deadline = machine_now_ns() + timeout_ns;
   while (!poll(op)) {
     if (op.given_up.load(std::memory_order_acquire)) return false;
-    const int64_t now = now_ns();
+    const int64_t now = machine_now_ns();
     if (now >= deadline) {
       check_age(op);
       return op.finished();
@@ -116,6 +128,7 @@ bool LocalGroup::wait(GroupOperation& op, int64_t timeout_ns) {
       op.given_up.store(true, std::memory_order_release);
       return false;
     }
+    if (comes_soon(op)) continue;
     const uint32_t prepared = slot.changed().prepare();
     const bool news =
         slot.over(op.round) ||

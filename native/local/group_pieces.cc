@@ -1,6 +1,7 @@
 // With servers above: the pieces that this rank pushes for its machine, and their results.
 #include <algorithm>
 
+#include "base/tuning.h"
 #include "local/group.h"
 #include "local/part_sum.h"
 #include "wire/header.h"
@@ -12,8 +13,8 @@ namespace {
 std::vector<Part> parts_of_piece(const Cut& cut, uint32_t piece) {
   const uint64_t begin = cut.offset_of(piece), end = begin + cut.length_of(piece);
   std::vector<Part> parts;
-  for (uint64_t at = begin; at < end; at += Part::kMaxBytes) {
-    parts.push_back({at, std::min<uint64_t>(Part::kMaxBytes, end - at)});
+  for (uint64_t at = begin; at < end; at += tuning::kPartBytes) {
+    parts.push_back({at, std::min<uint64_t>(tuning::kPartBytes, end - at)});
   }
   return parts;
 }

@@ -1,5 +1,6 @@
 #include "local/part_sum.h"
 
+#include "base/tuning.h"
 #include "reduce/sum.h"
 #include "wire/header.h"
 
@@ -8,9 +9,9 @@ namespace {
 
 // Memory of a thread that stays in its cache: nothing is allocated per part.
 struct Scratch {
-  alignas(64) std::byte sum[Part::kMaxBytes];
-  alignas(64) std::byte incoming[Part::kMaxBytes];
-  alignas(64) float wide[Part::kMaxBytes / 2];
+  alignas(64) std::byte sum[tuning::kPartBytes];
+  alignas(64) std::byte incoming[tuning::kPartBytes];
+  alignas(64) float wide[tuning::kPartBytes / 2];
 };
 
 Scratch& scratch() {

@@ -1,6 +1,7 @@
 // Sums one part of all ranks' contributions, in rank order, and brings the result to all of them.
 #pragma once
 
+#include "base/tuning.h"
 #include "local/group_memory.h"
 #include "local/slot.h"
 #include "reduce/dtype.h"
@@ -9,8 +10,7 @@ namespace byteps {
 
 struct Part {
   uint64_t offset;  // bytes, in the tensor
-  size_t bytes;     // whole elements, at most kMaxBytes
-  static constexpr size_t kMaxBytes = 384 * 1024;
+  size_t bytes;     // whole elements, at most tuning::kPartBytes
 };
 
 class PartSum {

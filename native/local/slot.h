@@ -14,6 +14,7 @@
 // may therefore let go of its memory when the slot is closed and as many parts are finished as were claimed.
 #pragma once
 
+#include "base/spin.h"
 #include "local/board.h"
 
 namespace byteps {
@@ -29,6 +30,18 @@ class SlotView {
   uint32_t ranks() const { return ranks_; }
   board::Entry& entry(uint32_t rank) const { return reinterpret_cast<board::Entry*>(slot_ + 1)[rank]; }
   EventCount& changed() const { return slot_->changed; }
+  // Something has changed. True if some rank waits for that, asleep or not.
+  bool notify() const {
+    return slot_->changed.notify() || slot_->spinners.load(std::memory_order_seq_cst) > 0;
+  }
+  // Looks for news for so long; true: there are some.
+  template <class News>
+  bool spin(int64_t most_ns, News news) const {
+    slot_->spinners.fetch_add(1, std::memory_order_seq_cst);
+    const bool came = spin_until(most_ns, news);
+    slot_->spinners.fetch_sub(1, std::memory_order_relaxed);
+    return came;
+  }
 
   // This rank's entry is written. True for the last one: it then opens the round, or ends it with a failure.
   bool arrive(uint32_t rank) const {

@@ -16,6 +16,8 @@ void bind_local(nanobind::module_& m);
 void bind_aggregator(nanobind::module_& m);
 void bind_worker(nanobind::module_& m);
 void bind_bench(nanobind::module_& m);
+void bind_sealed(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
+void bind_observe(nanobind::module_& m);
 
 }  // namespace byteps

@@ -5,8 +5,8 @@
 
 #include "aggregator/aggregator.h"
 #include "python/bind.h"
+#include "python/endpoints.h"
 #include "python/events.h"
-#include "transport/tcp/tcp_endpoint.h"
 
 namespace nb = nanobind;
 
@@ -16,18 +16,13 @@ void bind_aggregator(nb::module_& m) {
   nb::class_<Aggregator>(m, "Aggregator")
       .def(
           "__init__",
-          [](Aggregator* self, uint64_t job, uint32_t epoch, unsigned shards,
-             std::vector<std::string> children, std::vector<std::string> ranks,
-             std::vector<uint16_t> child_of, bool deterministic, bool scheduled, bool asynchronous,
-             double stall_warn_s, int verbose, bool key_log, bool debug, std::string debug_key,
-             std::string sample) {
+          [](Aggregator* self, uint64_t job, const Epoch& epoch, unsigned shards, bool deterministic,
+             bool scheduled, bool asynchronous, double stall_warn_s, int verbose, bool key_log, bool debug,
+             std::string debug_key, std::string sample) {
             AggregatorSettings s;
             s.job = job;
             s.epoch = epoch;
-            s.children = std::move(children);
             s.shards = shards;
-            s.ranks = std::move(ranks);
-            s.child_of = std::move(child_of);
             s.deterministic = deterministic;
             s.scheduled = scheduled;
             s.asynchronous = asynchronous;
@@ -39,17 +34,19 @@ void bind_aggregator(nb::module_& m) {
             s.sample = std::move(sample);
             new (self) Aggregator(std::move(s));
           },
-          nb::arg("job"), nb::arg("epoch"), nb::arg("shards"), nb::arg("children"), nb::kw_only(),
-          nb::arg("ranks"), nb::arg("child_of"), nb::arg("deterministic") = true,
+          nb::arg("job"), nb::arg("epoch"), nb::arg("shards"), nb::kw_only(), nb::arg("deterministic") = true,
           nb::arg("scheduled") = false, nb::arg("asynchronous") = false, nb::arg("stall_warn_s") = 10.0,
           nb::arg("verbose") = 0, nb::arg("key_log") = false, nb::arg("debug") = false,
           nb::arg("debug_key") = "", nb::arg("sample") = "")
       .def(
           "attach",
-          [](Aggregator& a, unsigned shard, uint16_t rank, int fd, bool checksum, int peer_pid) {
-            a.attach(shard, rank, tcp_endpoint(Fd(fd)), checksum, peer_pid);
-          },
-          nb::arg("shard"), nb::arg("rank"), nb::arg("fd"), nb::arg("checksum"), nb::arg("peer_pid") = 0)
+          [](Aggregator& a, unsigned shard, uint16_t rank, int fd, bool checksum, int peer_pid,
+             const sealed::SessionKeys* keys,
+             uint32_t tag) { a.attach(shard, rank, endpoint_of(fd, keys), checksum, peer_pid, tag); },
+          nb::arg("shard"), nb::arg("rank"), nb::arg("fd"), nb::arg("checksum"), nb::arg("peer_pid") = 0,
+          nb::arg("keys") = nb::none(), nb::arg("tag") = 0)
+      .def("enter", &Aggregator::enter, nb::arg("epoch"))
+      .def("clear", &Aggregator::clear)
       .def(
           "declare",
           [](Aggregator& a, uint32_t id, std::string name, uint8_t dtype, uint64_t nbytes,

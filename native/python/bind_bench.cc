@@ -1,10 +1,12 @@
 // What `bps bench` needs from C++: the bounds it compares with. Not part of the library's own data path.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <vector>
 
+#include "bench/cipher_speed.h"
 #include "bench/plain_memory.h"
 #include "bench/plain_sockets.h"
 #include "python/bind.h"
@@ -36,6 +38,14 @@ void bind_bench(nb::module_& module) {
       nb::arg("rounds"), nb::call_guard<nb::gil_scoped_release>(),
       "Run rounds of the plain-socket bound as a summing process; streams[s][w]: stream first + s of worker "
       "w.");
+  module.def(
+      "cipher_seconds",
+      [](std::size_t nbytes) {
+        const auto taken = bench::cipher_seconds(sealed::ciphers_here().at(0), nbytes);
+        return std::pair{taken.sealing, taken.opening};
+      },
+      nb::arg("nbytes"), nb::call_guard<nb::gil_scoped_release>(),
+      "Processor seconds that this machine's best cipher takes to seal and to open so many bytes.");
   module.def(
       "plain_memory",
       [](const std::vector<std::uintptr_t>& buffers, std::size_t rank, std::size_t nbytes, std::size_t rounds,

@@ -30,21 +30,22 @@ const compress::Kernels& kernels_named(const std::string& name) {
 }
 
 std::unique_ptr<Codec> make(const std::string& name, size_t elements, double k, bool scaling, bool l2,
-                            bool natural, bool feedback, bool halves, uint64_t seed, uint64_t key,
-                            const std::string& kernels) {
+                            bool natural, bool nearest, bool feedback, bool halves, uint64_t seed,
+                            uint64_t key, const std::string& kernels) {
   compress::CodecSpec spec;
   spec.kind = compress::codec_kind(name);
   spec.k = k;
   spec.scaling = scaling;
   spec.l2 = l2;
   spec.natural = natural;
+  spec.nearest = nearest;
   spec.feedback = feedback;
   spec.halves = halves;
   return compress::make_codec(spec, elements, seed, key, kernels_named(kernels));
 }
 
 compress::DeclaredCodec declare(const std::string& name, double k, bool scaling, bool l2, bool natural,
-                                bool halves, const std::string& feedback, uint64_t seed,
+                                bool nearest, bool halves, const std::string& feedback, uint64_t seed,
                                 const std::string& text) {
   compress::DeclaredCodec codec;
   codec.spec.kind = compress::codec_kind(name);
@@ -52,6 +53,7 @@ compress::DeclaredCodec declare(const std::string& name, double k, bool scaling,
   codec.spec.scaling = scaling;
   codec.spec.l2 = l2;
   codec.spec.natural = natural;
+  codec.spec.nearest = nearest;
   codec.spec.halves = halves;
   codec.spec.text = text;
   codec.seed = seed;
@@ -75,8 +77,8 @@ void bind_compress(nb::module_& m) {
   nb::class_<Codec>(m, "Codec")
       .def(nb::new_(&make), nb::arg("name"), nb::arg("elements"), nb::kw_only(), nb::arg("k") = 0.0,
            nb::arg("scaling") = false, nb::arg("l2") = false, nb::arg("natural") = false,
-           nb::arg("feedback") = false, nb::arg("halves") = false, nb::arg("seed") = 1, nb::arg("key") = 0,
-           nb::arg("kernels") = "best")
+           nb::arg("nearest") = false, nb::arg("feedback") = false, nb::arg("halves") = false,
+           nb::arg("seed") = 1, nb::arg("key") = 0, nb::arg("kernels") = "best")
       .def_prop_ro("elements", &Codec::elements)
       .def_prop_ro("max_bytes", &Codec::max_bytes)
       .def(
@@ -107,8 +109,8 @@ void bind_compress(nb::module_& m) {
           unlocked);
   nb::class_<compress::DeclaredCodec>(m, "CodecParams")
       .def(nb::new_(&declare), nb::arg("name"), nb::kw_only(), nb::arg("k") = 0.0, nb::arg("scaling") = false,
-           nb::arg("l2") = false, nb::arg("natural") = false, nb::arg("halves") = false,
-           nb::arg("feedback") = "", nb::arg("seed") = 1, nb::arg("text") = "");
+           nb::arg("l2") = false, nb::arg("natural") = false, nb::arg("nearest") = false,
+           nb::arg("halves") = false, nb::arg("feedback") = "", nb::arg("seed") = 1, nb::arg("text") = "");
   nb::class_<compress::Momentum>(m, "Momentum")
       .def(
           "__init__",

@@ -25,6 +25,7 @@ void bind_failure(nb::module_& m) {
                    })
       .def_prop_ro("role", [](const Event& e) { return name_of(e.role); })
       .def_ro("number", &Event::number)
+      .def_ro("connection", &Event::connection)
       .def_prop_ro("text", [](const Event& e) { return text_to_python(e.text); });
 }
 

@@ -1,7 +1,7 @@
 #include "liveness/liveness.h"
 #include "python/bind.h"
+#include "python/endpoints.h"
 #include "python/events.h"
-#include "transport/tcp/tcp_endpoint.h"
 
 namespace nb = nanobind;
 
@@ -12,8 +12,11 @@ void bind_liveness(nb::module_& m) {
       .def(nb::init<uint64_t, double, double>(), nb::arg("job"), nb::arg("interval_s"), nb::arg("timeout_s"))
       .def("fileno", [](Liveness& l) { return l.events().fileno(); })
       .def(
-          "add", [](Liveness& l, int fd, int peer) { l.add(tcp_endpoint(Fd(fd)), peer); }, nb::arg("fd"),
-          nb::arg("peer"))
+          "add",
+          [](Liveness& l, int fd, int peer, const sealed::SessionKeys* keys) {
+            l.add(endpoint_of(fd, keys), peer);
+          },
+          nb::arg("fd"), nb::arg("peer"), nb::arg("keys") = nb::none())
       .def("remove", &Liveness::remove, nb::arg("peer"))
       .def("listen_for", &Liveness::listen_for, nb::arg("peer"))
       .def("events", [](Liveness& l) { return events_to_python(l.events()); })

@@ -17,14 +17,14 @@ namespace {
 std::shared_ptr<LocalGroup> make_group(uint32_t own, std::vector<uint16_t> ranks, uint32_t job_ranks,
                                        int board_fd, const std::shared_ptr<Arena>& arena,
                                        const std::vector<int>& arena_fds, const std::vector<int>& pids,
-                                       bool peers_readable, bool has_parent) {
+                                       bool peers_readable, bool has_parent, int64_t spin_ns) {
   auto board = Mapping::open(Fd(board_fd));
   std::vector<GroupMemory::Rank> memory;
   for (size_t i = 0; i < ranks.size(); ++i) {
     auto peer = i == own ? arena->memory() : Mapping::open(Fd(arena_fds.at(i)));
     memory.push_back({std::move(peer), pids.at(i)});
   }
-  GroupSettings settings{std::move(ranks), job_ranks, peers_readable, has_parent};
+  GroupSettings settings{std::move(ranks), job_ranks, peers_readable, has_parent, spin_ns};
   return std::make_shared<LocalGroup>(std::move(settings), std::move(board), arena,
                                       GroupMemory(own, std::move(memory)));
 }
@@ -47,7 +47,7 @@ void bind_local(nb::module_& m) {
   nb::class_<LocalGroup>(m, "LocalGroup")
       .def(nb::new_(&make_group), nb::arg("local_rank"), nb::arg("ranks"), nb::arg("job_ranks"),
            nb::arg("board_fd"), nb::arg("arena"), nb::arg("arena_fds"), nb::arg("pids"),
-           nb::arg("peers_readable"), nb::arg("has_parent"));
+           nb::arg("peers_readable"), nb::arg("has_parent"), nb::arg("spin_ns") = 0);
 
   m.def(
       "create_board",

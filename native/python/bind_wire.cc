@@ -1,8 +1,15 @@
+#include <nanobind/operators.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <cstring>
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/tuning.h"
 #include "python/bind.h"
+#include "wire/epoch.h"
 #include "wire/header.h"
 #include "wire/limits.h"
 
@@ -37,16 +44,53 @@ nb::bytes encode_frame(int type, uint64_t job, uint32_t epoch, uint16_t sender, 
   return nb::bytes(out.data(), out.size());
 }
 
+using Servers = std::vector<std::pair<std::string, uint16_t>>;  // names and shards
+
+Epoch epoch_of(uint32_t number, std::vector<std::string> ranks, std::vector<std::string> hosts,
+               std::vector<std::string> children, std::vector<uint16_t> child_of, const Servers& servers) {
+  Epoch epoch{number, std::move(ranks), std::move(hosts), std::move(children), std::move(child_of)};
+  for (const auto& [name, shards] : servers) epoch.servers.push_back({name, shards});
+  if (const char* reason = invalid(epoch)) throw std::invalid_argument(reason);
+  return epoch;
+}
+
+Servers servers_of(const Epoch& epoch) {
+  Servers servers;
+  for (const auto& server : epoch.servers) servers.emplace_back(server.name, server.shards);
+  return servers;
+}
+
+void bind_epoch(nb::module_& m) {
+  nb::class_<Epoch>(m, "Epoch")
+      .def(
+          "__init__",
+          [](Epoch* self, uint32_t number, std::vector<std::string> ranks, std::vector<std::string> hosts,
+             std::vector<std::string> children, std::vector<uint16_t> child_of, const Servers& servers) {
+            new (self) Epoch(epoch_of(number, std::move(ranks), std::move(hosts), std::move(children),
+                                      std::move(child_of), servers));
+          },
+          nb::arg("number"), nb::kw_only(), nb::arg("ranks"), nb::arg("hosts"), nb::arg("children"),
+          nb::arg("child_of"), nb::arg("servers"))
+      .def_ro("number", &Epoch::number)
+      .def_ro("ranks", &Epoch::ranks)
+      .def_ro("hosts", &Epoch::hosts)
+      .def_ro("children", &Epoch::children)
+      .def_ro("child_of", &Epoch::child_of)
+      .def_prop_ro("servers", &servers_of)
+      .def(nb::self == nb::self);
+}
+
 }  // namespace
 
 void bind_wire(nb::module_& m) {
+  bind_epoch(m);
   nb::exception<WireError>(m, "WireError");
   m.attr("HEADER_BYTES") = kHeaderBytes;
   m.attr("PROTOCOL_VERSION") = int{kProtocolVersion};
   m.attr("MAX_CONTROL_BYTES") = limits::kMaxControlBytes;
   m.attr("MAX_TENSOR_BYTES") = limits::kMaxTensorBytes;
-  m.attr("PIECE_BYTES") = limits::kPieceBytes;
-  m.attr("FAR_PIECE_BYTES") = limits::kFarPieceBytes;
+  m.attr("PIECE_BYTES") = tuning::kPieceBytes;
+  m.attr("FAR_PIECE_BYTES") = tuning::kFarPieceBytes;
   for (const auto type :
        {FrameType::hello, FrameType::challenge, FrameType::proof, FrameType::welcome, FrameType::reject,
         FrameType::control, FrameType::beat, FrameType::push, FrameType::result, FrameType::credit,

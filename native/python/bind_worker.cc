@@ -5,9 +5,11 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/clock.h"
+#include "base/tuning.h"
+#include "observe/ring.h"
 #include "python/bind.h"
+#include "python/endpoints.h"
 #include "python/events.h"
-#include "transport/tcp/tcp_endpoint.h"
 #include "worker/client.h"
 
 namespace nb = nanobind;
@@ -21,12 +23,22 @@ constexpr int64_t kSignalCheckNs = kNanosecondsPerSecond / 10;
 PyObject* op_error_type = nullptr;
 
 void wait(Operation& op) {
-  while (!op.done() && !op.given_up) {
-    {
-      nb::gil_scoped_release release;
-      op.wait_for(kSignalCheckNs);
+  if (!op.done()) {
+    const int64_t begin = op.tensor->client.clock().now_ns();
+    record({.stage = Stage::needed, .key = whole_key(op.tensor->id), .at_ns = begin});  // maybe no round yet
+    while (!op.done() && !op.given_up) {
+      {
+        nb::gil_scoped_release release;
+        op.wait_for(kSignalCheckNs);
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    const int64_t now = op.tensor->client.clock().now_ns();
+    record({.stage = Stage::had,
+            .round = op.round,
+            .key = whole_key(op.tensor->id),
+            .at_ns = now,
+            .took_ns = saturated(static_cast<uint64_t>(now - begin))});
   }
   const Failure failure = op.failure();
   if (!failure) return;
@@ -92,11 +104,9 @@ void bind_worker(nb::module_& m) {
   nb::class_<Client>(m, "Client")
       .def(
           "__init__",
-          [](Client* self, uint64_t job, uint32_t epoch, uint16_t rank, uint64_t credit_bytes,
-             double op_timeout_s, double stall_warn_s, std::vector<std::string> servers,
-             std::vector<std::string> worker_hosts, std::vector<uint16_t> child_of, int verbose,
-             std::string sample, bool telemetry, uint32_t ranks, unsigned codec_threads, uint32_t piece_bytes,
-             double tolerated_silence_s) {
+          [](Client* self, uint64_t job, const Epoch& epoch, uint16_t rank, uint64_t credit_bytes,
+             double op_timeout_s, double stall_warn_s, int verbose, std::string sample, bool telemetry,
+             unsigned codec_threads, uint32_t piece_bytes, double tolerated_silence_s) {
             ClientSettings s;
             s.job = job;
             s.epoch = epoch;
@@ -104,30 +114,27 @@ void bind_worker(nb::module_& m) {
             s.credit_bytes = credit_bytes;
             s.op_timeout_s = op_timeout_s;
             s.stall_warn_s = stall_warn_s;
-            s.servers = std::move(servers);
-            s.worker_hosts = std::move(worker_hosts);
-            s.child_of = std::move(child_of);
             s.verbose = verbose;
             s.sample = std::move(sample);
             s.telemetry = telemetry;
-            s.ranks = ranks;
             s.codec_threads = codec_threads;
             s.piece_bytes = piece_bytes;
             s.tolerated_silence_s = tolerated_silence_s;
             new (self) Client(std::move(s));
           },
           nb::arg("job"), nb::arg("epoch"), nb::arg("rank"), nb::kw_only(), nb::arg("credit_bytes"),
-          nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("servers"), nb::arg("worker_hosts"),
-          nb::arg("child_of") = std::vector<uint16_t>{}, nb::arg("verbose") = 0, nb::arg("sample") = "",
-          nb::arg("telemetry") = true, nb::arg("ranks") = 1, nb::arg("codec_threads") = 0,
-          nb::arg("piece_bytes") = limits::kPieceBytes, nb::arg("tolerated_silence_s") = 0.0)
+          nb::arg("op_timeout_s"), nb::arg("stall_warn_s"), nb::arg("verbose") = 0, nb::arg("sample") = "",
+          nb::arg("telemetry") = true, nb::arg("codec_threads") = 0,
+          nb::arg("piece_bytes") = tuning::kPieceBytes, nb::arg("tolerated_silence_s") = 0.0)
       .def(
           "connect",
-          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby, int peer_pid) {
-            c.connect(server, shard, tcp_endpoint(Fd(fd)), checksum, nearby, peer_pid);
+          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby, int peer_pid,
+             const sealed::SessionKeys* keys, uint32_t tag) {
+            c.connect(server, shard, endpoint_of(fd, keys), checksum, nearby, peer_pid, tag);
           },
           nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("nearby"),
-          nb::arg("peer_pid") = 0)
+          nb::arg("peer_pid") = 0, nb::arg("keys") = nb::none(), nb::arg("tag") = 0)
+      .def("enter", &Client::enter, nb::arg("epoch"))
       .def("join", &Client::join, nb::arg("group"))
       .def("start", &Client::start)
       .def(

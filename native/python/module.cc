@@ -12,10 +12,12 @@ NB_MODULE(_core, m) {
   byteps::bind_reduce(m);
   byteps::bind_compress(m);
   byteps::bind_custom_codec(m);
+  byteps::bind_sealed(m);
   byteps::bind_liveness(m);
   byteps::bind_aggregator(m);
   byteps::bind_local(m);
   byteps::bind_worker(m);
   byteps::bind_bench(m);
   byteps::bind_memory(m);
+  byteps::bind_observe(m);
 }

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
     tensors.push_back(job.declare(rank, 1, DType::f32, bytes));
   std::vector<double> times, cpu;
   for (int round = 0; round < rounds + 3; ++round) {
-    const int64_t start = now_ns();
+    const int64_t start = machine_now_ns();
     const double start_cpu = cpu_s();
     std::vector<std::shared_ptr<Operation>> ops;
     for (uint16_t rank = 0; rank < options.workers; ++rank) {
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
     }
     for (auto& op : ops) op->wait_for(60 * kNanosecondsPerSecond);
     if (round < 3) continue;
-    times.push_back(static_cast<double>(now_ns() - start) * 1e-6);
+    times.push_back(static_cast<double>(machine_now_ns() - start) * 1e-6);
     cpu.push_back((cpu_s() - start_cpu) * 1e3);
   }
   std::sort(times.begin(), times.end());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -9,26 +10,11 @@
 
 #include "aggregator/aggregator.h"
 #include "local/group.h"
+#include "tests/epochs.h"
 #include "tests/sockets.h"
 #include "worker/client.h"
 
 namespace byteps::testing {
-
-// Workers that are each a child of their own, or the children that they belong to.
-inline void set_children(AggregatorSettings& settings, uint16_t workers, std::vector<uint16_t> child_of) {
-  for (uint16_t rank = 0; rank < workers; ++rank) {
-    settings.ranks.push_back("worker " + std::to_string(rank));
-    settings.child_of.push_back(child_of.empty() ? rank : child_of[rank]);
-  }
-  if (child_of.empty()) {
-    settings.children = settings.ranks;
-    return;
-  }
-  const uint16_t children = *std::max_element(child_of.begin(), child_of.end()) + 1;
-  for (uint16_t child = 0; child < children; ++child) {
-    settings.children.push_back("machine " + std::to_string(child));
-  }
-}
 
 // As the scheduler tells a server that has all of a tensor: partitions go round the shards, beginning with
 // this one.
@@ -56,7 +42,8 @@ struct JobOptions {
   bool by_address = false;
   unsigned shards = 2;
   unsigned codec_threads = 2;
-  bool coded = false;  // tensors are compressed, each by a codec that loses nothing of small whole numbers
+  bool compressed =
+      false;  // tensors are compressed, each by a codec that loses nothing of small whole numbers
   uint64_t credit_bytes = 4 << 20;
   uint64_t partition_bytes = 1 << 20;
   bool checksum = false;
@@ -67,6 +54,8 @@ struct JobOptions {
   double op_timeout_s = 30;
   double stall_warn_s = 10;
   void (*prepare)(int server_fd, int client_fd) = nullptr;  // socket options
+  // Makes the server's and the client's end of the connection of a rank, if it is not plain TCP.
+  std::function<std::pair<std::unique_ptr<Endpoint>, std::unique_ptr<Endpoint>>(uint16_t rank)> connect{};
 };
 
 inline compress::DeclaredCodec lossless_codec(uint32_t id) {
@@ -86,43 +75,41 @@ class Job {
   explicit Job(JobOptions options) : options_(options) {
     AggregatorSettings settings;
     settings.job = kJob;
-    settings.epoch = kEpoch;
+    settings.epoch = epoch_of(kEpoch, options.workers, options.child_of, 1, uint16_t(options.shards));
     settings.asynchronous = options.asynchronous;
     settings.deterministic = options.deterministic;
     settings.stall_warn_s = options.stall_warn_s;
-    set_children(settings, options.workers, options.child_of);
-    const pid_t peer = options.by_address ? ::getpid() : 0;
     settings.shards = options.shards;
     server = std::make_unique<Aggregator>(settings);
     for (uint16_t rank = 0; rank < options.workers; ++rank) {
       ClientSettings c;
       c.job = kJob;
-      c.epoch = kEpoch;
+      c.epoch = settings.epoch;
       c.rank = rank;
-      c.child_of = settings.child_of;
       c.credit_bytes = options.credit_bytes;
-      c.ranks = options.workers;
       c.codec_threads = options.codec_threads;
       c.op_timeout_s = options.op_timeout_s;
       c.stall_warn_s = options.stall_warn_s;
-      c.servers = {"server 0 (here)"};
       clients.push_back(std::make_unique<Client>(c));
-      for (uint16_t shard = 0; shard < options.shards; ++shard) {
-        auto [server_end, client_end] = connected_pair(options.wire);
-        if (options.prepare) options.prepare(server_end.get(), client_end.get());
-        server->attach(shard, rank, tcp_endpoint(std::move(server_end)), options.checksum, peer);
-        clients.back()->connect(0, shard, tcp_endpoint(std::move(client_end)), options.checksum,
-                                options.nearby, peer);
-      }
+      for (uint16_t shard = 0; shard < options.shards; ++shard) connect(rank, shard);
     }
-    if (options.grouped) form_groups(settings.child_of);
+    if (options.grouped) form_groups(settings.epoch.child_of);
     for (auto& client : clients) client->start();
+  }
+
+  // A connection, in the place of the one before it, if there is one.
+  void connect(uint16_t rank, uint16_t shard) {
+    const pid_t peer = options_.by_address ? ::getpid() : 0;
+    auto [server_end, client_end] = options_.connect ? options_.connect(rank) : plain(options_);
+    const uint32_t tag = 1u + rank * options_.shards + shard;
+    server->attach(shard, rank, std::move(server_end), options_.checksum, peer, tag);
+    clients[rank]->connect(0, shard, std::move(client_end), options_.checksum, options_.nearby, peer, tag);
   }
 
   // Partitions go round the shards, the first one depending on the tensor.
   std::shared_ptr<Tensor> declare(uint16_t rank, uint32_t id, DType dtype, uint64_t bytes,
                                   std::optional<compress::DeclaredCodec> codec = {}) {
-    if (options_.coded) codec = lossless_codec(id);
+    if (options_.compressed) codec = lossless_codec(id);
     const std::string name = "tensor." + std::to_string(id);
     const TensorInfo here =
         placed_here(id, name, dtype, Cut{bytes, options_.partition_bytes}, options_.shards, codec);
@@ -141,6 +128,12 @@ class Job {
   std::vector<std::unique_ptr<Client>> clients;
 
  private:
+  static std::pair<std::unique_ptr<Endpoint>, std::unique_ptr<Endpoint>> plain(const JobOptions& options) {
+    auto [server_end, client_end] = connected_pair(options.wire);
+    if (options.prepare) options.prepare(server_end.get(), client_end.get());
+    return {tcp_endpoint(std::move(server_end)), tcp_endpoint(std::move(client_end))};
+  }
+
   void form_groups(const std::vector<uint16_t>& child_of) {
     for (uint16_t child = 0; child <= *std::max_element(child_of.begin(), child_of.end()); ++child) {
       std::vector<uint16_t> ranks;

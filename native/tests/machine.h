@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/epochs.h"
 #include "worker/client.h"
 
 namespace byteps::testing {
@@ -25,21 +26,18 @@ class Machine {
     const auto board = Mapping::create("test-board", board::bytes_for(ranks_));
     for (uint32_t r = 0; r < ranks_; ++r) arenas.push_back(std::make_shared<Arena>(size_t{256} << 20));
     std::vector<uint16_t> all;
-    std::vector<std::string> hosts;
     for (uint32_t r = 0; r < ranks_; ++r) {
       all.push_back(static_cast<uint16_t>(r));
-      hosts.push_back("here");
     }
     for (uint32_t r = 0; r < ranks_; ++r) {
       std::vector<GroupMemory::Rank> memory;
       for (uint32_t i = 0; i < ranks_; ++i) memory.push_back({arenas[i]->memory(), ::getpid()});
       ClientSettings c;
       c.job = 1;
-      c.epoch = 1;
+      c.epoch = epoch_of(1, static_cast<uint16_t>(ranks_), {}, 0);
       c.rank = static_cast<uint16_t>(r);
       c.op_timeout_s = options.op_timeout_s;
       c.stall_warn_s = options.stall_warn_s;
-      c.worker_hosts = hosts;
       clients.push_back(std::make_unique<Client>(c));
       GroupSettings settings{all, ranks_, options.peers_readable, false};
       clients.back()->join(

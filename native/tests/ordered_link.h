@@ -50,7 +50,7 @@ struct Pieces : Transfer {
   char name;
 };
 
-class Link final : public SharedBudget::Link, public SendOrder::Sizes {
+class Link final : public SharedBudget::Sender, public SendOrder::Sizes {
  public:
   Link(uint64_t most_bytes, Budget* budget, uint32_t turn = 0, bool grows_budget = true)
       : order(most_bytes, budget, turn, *this, *this) {

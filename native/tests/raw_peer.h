@@ -53,8 +53,8 @@ class RawPeer final : FrameSink {
     send_bytes(frame.data(), frame.size());
   }
 
-  void push_coded(uint32_t tensor, uint32_t round, uint8_t codec, const std::vector<std::byte>& payload,
-                  CodecTerms terms = {}, uint16_t flags = 0) {
+  void push_compressed(uint32_t tensor, uint32_t round, uint8_t codec, const std::vector<std::byte>& payload,
+                       CodecTerms terms = {}, uint16_t flags = 0) {
     Header header;
     header.type = FrameType::push;
     header.key = make_key(tensor, 0);

@@ -69,7 +69,7 @@ inline void sums_are_exact(JobOptions options, uint64_t seed, int rounds = 12) {
   std::mt19937_64 random(seed);
   std::vector<Shape> shapes;
   for (uint32_t id = 0; id < 24; ++id) {
-    const uint64_t large = options.coded ? 60'000 : 400'000;
+    const uint64_t large = options.compressed ? 60'000 : 400'000;
     const uint64_t most = id % 8 == 0 ? large : id % 3 == 0 ? 20'000 : 200;
     shapes.push_back({id, random() % most + (id % 5 == 0 ? 0 : 1)});
   }
@@ -85,7 +85,7 @@ inline void endings_let_go_of_memory(JobOptions options, uint64_t seed, int repe
   std::mt19937_64 random(seed);
   for (int repeat = 0; repeat < repeats; ++repeat) {
     Job job(options);
-    const size_t bytes = options.coded ? 1 << 20 : 4 << 20;
+    const size_t bytes = options.compressed ? 1 << 20 : 4 << 20;
     const int way = repeat % 5;
     auto t0 = job.declare(0, 1, DType::f32, bytes);
     auto t1 = job.declare(1, 1, DType::f32, bytes);

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include "base/tuning.h"
 #include "tests/check.h"
 #include "tests/job.h"
 #include "tests/raw_peer.h"
@@ -21,9 +22,8 @@ struct Server {
   explicit Server(uint16_t workers, bool asynchronous = false, std::vector<uint16_t> child_of = {}) {
     AggregatorSettings settings;
     settings.job = kJob;
-    settings.epoch = kEpoch;
+    settings.epoch = byteps::testing::epoch_of(kEpoch, workers, child_of);
     settings.asynchronous = asynchronous;
-    byteps::testing::set_children(settings, workers, child_of);
     aggregator = std::make_unique<Aggregator>(settings);
   }
   std::unique_ptr<RawPeer> connect(uint16_t rank, Wire wire = Wire::unix_pair) {
@@ -148,7 +148,7 @@ TEST(rank_order_decides_the_bits) {
 TEST(what_does_not_fit_the_budget_is_asked_for_again) {
   // Rank 0 is slow, ranks 1 and 2 push much more than a shard keeps; the sums are right all the same.
   constexpr uint32_t kTensors = 128;
-  constexpr uint64_t kBytes = limits::kPieceBytes;
+  constexpr uint64_t kBytes = tuning::kPieceBytes;
   Server server(3);
   std::vector<std::unique_ptr<RawPeer>> peers;
   for (uint16_t i = 0; i < 3; ++i) peers.push_back(server.connect(i));
@@ -184,7 +184,7 @@ TEST(what_does_not_fit_the_budget_is_asked_for_again) {
   CHECK(resends > 0);
   CHECK_EQ(counters.at("dropped"), resends);
   // One contribution per open key, the results, the budget, and what is on its way.
-  CHECK(counters.at("buffer_bytes") < 2 * kTensors * kBytes + 2 * limits::kHeldBytes);
+  CHECK(counters.at("buffer_bytes") < 2 * kTensors * kBytes + 2 * tuning::kHeldBytes);
 }
 
 TEST(who_is_missing_on_another_machine_is_asked_once_and_from_the_second_round) {
@@ -284,7 +284,7 @@ TEST(a_departed_worker_ends_what_needs_it) {
 
 TEST(a_departed_worker_also_ends_what_was_not_kept) {
   constexpr uint32_t kTensors = 64;  // more than a shard keeps
-  constexpr uint64_t kBytes = limits::kPieceBytes;
+  constexpr uint64_t kBytes = tuning::kPieceBytes;
   Server server(3);
   auto b = server.connect(1), c = server.connect(2);
   const std::vector<float> ones(kBytes / 4, 1.0f);

@@ -23,9 +23,8 @@ struct Server {
   explicit Server(uint16_t workers, bool asynchronous = false) {
     AggregatorSettings settings;
     settings.job = kJob;
-    settings.epoch = kEpoch;
+    settings.epoch = byteps::testing::epoch_of(kEpoch, workers);
     settings.asynchronous = asynchronous;
-    byteps::testing::set_children(settings, workers, {});
     aggregator = std::make_unique<Aggregator>(settings);
     for (uint16_t rank = 0; rank < workers; ++rank) peers.push_back(connect(rank));
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kPiece = 100;
 
-struct FakeLink final : Budget::Link {
+struct FakeLink final : Budget::Sender {
   int nudges = 0;
   void nudge() override { ++nudges; }
 };
@@ -79,7 +79,7 @@ TEST(what_overtakes_needs_no_room_and_waits_for_nobody) {
   CHECK(!budget.admit(a, {-5, 1, 2}, kPiece, 0));
   budget.pass(a, kPiece, 0);
   budget.received(kPiece, 0, no_round_trip);
-  CHECK_EQ(b.nudges, 0);  // the one that overtook is under way
+  CHECK_EQ(b.nudges, 0);  // the one that overtook is in flight
   budget.received(kPiece, 0, no_round_trip);
   CHECK_EQ(b.nudges, 1);
   CHECK(budget.admit(b, {-5, 1, 1}, kPiece, 0));  // a has asked for something else since, and does not wait
@@ -138,7 +138,7 @@ TEST(shares_of_the_bytes_become_shares_of_the_network) {
   std::vector<size_t> sent(links.size()), under_way(links.size());
   size_t total = 0;
   while (total < piece) {
-    // Whoever comes first by chance may ask first, as sockets do; then one that is under way is answered.
+    // Whoever comes first by chance may ask first, as sockets do; then one that is in flight is answered.
     std::vector<size_t> order = {0, 1, 2, 3};
     for (bool more = true; more;) {
       more = false;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/tuning.h"
 #include "tests/check.h"
 #include "tests/job.h"
 #include "tests/raw_peer.h"
@@ -42,10 +43,9 @@ struct Server {
   explicit Server(bool asynchronous = false, bool deterministic = true) {
     AggregatorSettings settings;
     settings.job = Job::kJob;
-    settings.epoch = Job::kEpoch;
+    settings.epoch = byteps::testing::epoch_of(Job::kEpoch, 2);
     settings.asynchronous = asynchronous;
     settings.deterministic = deterministic;
-    set_children(settings, 2, {});
     aggregator = std::make_unique<Aggregator>(settings);
     byteps::testing::declare(*aggregator, 1, kBytes);
     for (uint16_t rank = 0; rank < 2; ++rank) peers[rank] = connect(rank);
@@ -283,7 +283,7 @@ TEST(results_of_a_server_that_has_closed_are_not_taken) {
 
 TEST(only_large_pieces_go_by_address_and_counters_tell_them_apart) {
   Job job({.workers = 2, .by_address = true, .shards = 1});
-  const uint64_t small = limits::kByAddressBytes - 4, large = 4 * limits::kPieceBytes;
+  const uint64_t small = tuning::kByAddressBytes - 4, large = 4 * tuning::kPieceBytes;
   for (const uint64_t bytes : {small, large}) {
     std::vector<std::vector<float>> data(2, std::vector<float>(bytes / 4, 2.0f));
     std::vector<std::shared_ptr<Operation>> ops;

@@ -40,6 +40,12 @@ std::vector<CodecSpec> every_spec() {
                                   spec_of(CodecKind::topk, 3),       spec_of(CodecKind::randomk, 0.01),
                                   spec_of(CodecKind::randomk, 1000), spec_of(CodecKind::fp16)};
   specs[1].scaling = true;
+  for (const CodecKind kind : {CodecKind::int8, CodecKind::int4}) {
+    for (const bool nearest : {false, true}) {
+      specs.push_back(spec_of(kind));
+      specs.back().nearest = nearest;
+    }
+  }
   for (const bool l2 : {false, true}) {
     for (const bool natural : {false, true}) {
       for (const double levels : {1, 2, 100}) {
@@ -316,6 +322,35 @@ TEST(hostile_dithering) {
   CHECK(refused(spec, 4, with_scale(0, Bytes(2)), "expected 4"));
   CHECK(refused(spec, 4, with_scale(kInf, Bytes(2)), "expected 4"));
   CHECK(refused(spec, 4, with_scale(1, {}), "ends within a code"));
+}
+
+TEST(hostile_blocks) {
+  const CodecSpec wide = spec_of(CodecKind::int8), packed = spec_of(CodecKind::int4);
+  const auto codes = [](std::initializer_list<int> bytes) {
+    Bytes out;
+    for (const int byte : bytes) out.push_back(static_cast<std::byte>(byte));
+    return out;
+  };
+  Floats out(3);
+  decode(*make_codec(wide, 3, 0, 0), with_scale(0.5f, codes({-127, 0, 127})), out);
+  CHECK(out == (Floats{-63.5f, 0, 63.5f}));
+  CHECK(refused(wide, 3, with_scale(0.5f, codes({0, -128, 0})), "a code beyond the last"));
+  CHECK(refused(wide, 3, with_scale(-0.0f, codes({0, 0, 0})), "negative scale"));
+  CHECK(refused(wide, 3, with_scale(0, codes({0, 0, 1})), "codes in a block that has no step"));
+  CHECK(refused(wide, 3, with_scale(kInf, codes({0, 0, 0})), "an infinite step"));
+  const float other = std::bit_cast<float>(0x7FC00001u);
+  CHECK(refused(wide, 3, with_scale(other, codes({0, 0, 0})), "a NaN of another kind"));
+  CHECK(refused(wide, 3, with_scale(kQuiet, codes({0, 5, 0})), "codes in a block that has no step"));
+  decode(*make_codec(packed, 3, 0, 0), with_scale(2, codes({0x79, 0x0F})), out);
+  CHECK(out == (Floats{-14, 14, -2}));
+  CHECK(refused(packed, 3, with_scale(2, codes({0x78, 0x00})), "a code beyond the last"));
+  CHECK(refused(packed, 3, with_scale(2, codes({0x79, 0x1F})), "behind the last element"));
+  CHECK(refused(packed, 3, with_scale(2, codes({0x79})), "bytes, expected 6"));
+  // The second block is looked at, too.
+  Bytes two(2 * sizeof(float) + 257);
+  CHECK(!refused(wide, 257, two, ""));
+  two.back() = std::byte{1};
+  CHECK(refused(wide, 257, two, "codes in a block that has no step"));
 }
 
 TEST(momentum_is_its_definition) {

@@ -35,6 +35,7 @@ std::vector<std::byte> from_hex(const std::string& hex) {
 TEST(golden_frames) {
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(BYTEPS_VECTORS)) {
+    if (entry.is_directory()) continue;  // sealed/: test_sealed_vectors.cc
     auto f = fields_of(entry.path());
     auto number = [&](const char* name) { return std::stoll(f.at(name)); };
     Header header;

@@ -117,3 +117,24 @@ TEST(any_order_of_events_completes_in_rank_order) {
     for (size_t i = 0; i < added.size(); ++i) CHECK_EQ(added[i], static_cast<int>(i));
   }
 }
+
+TEST(the_next_epoch_may_have_other_children) {
+  KeyRound round(2, true);
+  round.hold(0);
+  round.add(0);
+  round.hold(1);
+  round.add(1);
+  round.close();
+  round.hold(1);
+  CHECK(round.open());
+  round.enter(3);
+  CHECK(!round.open() && !round.complete());
+  CHECK_EQ(round.round(), 1u);  // counts go on
+  for (uint16_t child = 0; child < 3; ++child) {
+    CHECK(round.offer(child, 1) == Verdict::accept);
+    round.hold(child);
+    CHECK_EQ(round.next_to_add(), static_cast<int>(child));
+    round.add(child);
+  }
+  CHECK(round.complete());
+}

@@ -22,9 +22,9 @@ void on_every_rank(uint32_t ranks, const std::function<void(uint32_t)>& work) {
 }
 
 bool arrives(Operation& op) {
-  const int64_t deadline = now_ns() + kPatienceNs;
+  const int64_t deadline = machine_now_ns() + kPatienceNs;
   while (!op.wait_for(kNanosecondsPerSecond / 10)) {
-    if (op.given_up || now_ns() > deadline) return false;
+    if (op.given_up || machine_now_ns() > deadline) return false;
   }
   return true;
 }

@@ -2,6 +2,7 @@
 #include <future>
 #include <numeric>
 
+#include "base/epoll_loop.h"
 #include "base/error.h"
 #include "tests/check.h"
 #include "tests/sockets.h"
@@ -46,7 +47,7 @@ class Receiver final : public EventLoop::Owner, public FrameSource, public Frame
     all_.set_value();
   }
 
-  EventLoop loop_;
+  EpollLoop loop_;
   std::shared_ptr<Link> link_;
   std::promise<void> all_;
   std::atomic<int> left_{0};

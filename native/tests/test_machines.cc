@@ -121,8 +121,7 @@ TEST(a_broadcast_comes_from_the_machine_of_its_root) {
 TEST(two_ranks_of_a_machine_cannot_push_the_same_piece) {
   AggregatorSettings settings;
   settings.job = Job::kJob;
-  settings.epoch = Job::kEpoch;
-  set_children(settings, 4, {0, 0, 1, 1});
+  settings.epoch = byteps::testing::epoch_of(Job::kEpoch, 4, {0, 0, 1, 1});
   Aggregator server(settings);
   byteps::testing::declare(server, 1, 8);
   std::vector<std::unique_ptr<RawPeer>> peers;

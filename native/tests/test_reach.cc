@@ -39,7 +39,7 @@ TEST(an_answer_begins_anew) {
   CHECK_EQ(probed.cut_for_ns(11 * kSecond, {3, 77}), 0);
   CHECK_EQ(probed.cut_for_ns(20 * kSecond, {9, 77}), 0);
   CHECK(probed.cut_for_ns(24 * kSecond, {9, 77}) > 0);
-  Reach sending = reach();  // bytes were acknowledged, and more are under way that are not
+  Reach sending = reach();  // bytes were acknowledged, and more are in flight that are not
   CHECK_EQ(sending.cut_for_ns(0, {3, 77}), 0);
   CHECK_EQ(sending.cut_for_ns(11 * kSecond, {3, 99}), 0);
   CHECK_EQ(sending.cut_for_ns(20 * kSecond, {3, 99}), 0);

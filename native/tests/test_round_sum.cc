@@ -80,6 +80,8 @@ void compare_all(size_t n, size_t workers) {
       compare(spec_of(CodecKind::onebit), n, workers, mostly_zero, c);
       compare(spec_of(CodecKind::dithering, 3), n, workers, mostly_zero, c);
       compare(spec_of(CodecKind::fp16), n, workers, mostly_zero, c);
+      compare(spec_of(CodecKind::int8), n, workers, mostly_zero, c);
+      compare(spec_of(CodecKind::int4), n, workers, mostly_zero, c);
     }
   }
 }

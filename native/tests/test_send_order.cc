@@ -1,5 +1,6 @@
 // What is sent next, without a socket: every rule of docs/adr/0006, and a random job that must come to its
 // end.
+#include "base/tuning.h"
 #include "worker/send_order.h"
 
 #include <memory>
@@ -78,8 +79,8 @@ TEST(credit_is_asked_for_with_every_piece_to_another_machine) {
 }
 
 TEST(on_one_machine_credit_is_asked_for_with_every_quarter_of_the_window) {
-  Link link(64 * limits::kPieceBytes, nullptr);
-  const uint32_t quarter = 16 * limits::kPieceBytes / kPiece + 1;
+  Link link(64 * tuning::kPieceBytes, nullptr);
+  const uint32_t quarter = 16 * tuning::kPieceBytes / kPiece + 1;
   Pieces a('a', 2 * quarter);
   link.order.submit(a, Readiness::ready);
   for (uint32_t piece = 1; piece <= 2 * quarter; ++piece) {
@@ -397,21 +398,22 @@ namespace {
 struct FakeBudget final : SharedBudget {
   bool admits = true;
   int admitted = 0, passed = 0, withdrawn = 0;
-  uint64_t received_bytes = 0;
+  uint64_t received_bytes = 0, lost_bytes = 0;
   Place asked;
-  bool admit(Link&, const Place& place, uint64_t, int64_t) override {
+  bool admit(Sender&, const Place& place, uint64_t, int64_t) override {
     asked = place;
     admitted += admits;
     return admits;
   }
-  void pass(Link&, uint64_t, int64_t) override { ++passed; }
-  void withdraw(Link&) override { ++withdrawn; }
+  void pass(Sender&, uint64_t, int64_t) override { ++passed; }
+  void withdraw(Sender&) override { ++withdrawn; }
   void received(uint64_t bytes, int64_t, const RoundTrip&) override { received_bytes += bytes; }
+  void lost(uint64_t bytes) override { lost_bytes += bytes; }
   uint64_t part(uint64_t, uint64_t) override { return part_bytes; }
   uint64_t part_bytes = UINT64_MAX / 2;
 };
 
-struct Owner final : SharedBudget::Link, SendOrder::Sizes {
+struct Owner final : SharedBudget::Sender, SendOrder::Sizes {
   void nudge() override {}
   uint32_t wire_bytes(const Transfer&, uint32_t) const override { return kPiece; }
 };
@@ -468,6 +470,22 @@ TEST(a_link_waits_for_its_turn_and_withdraws_when_it_has_nothing_to_send) {
   CHECK_EQ(budget.withdrawn, 1);
   order.next(0);
   CHECK_EQ(budget.withdrawn, 1);  // once
+}
+
+TEST(a_connection_that_breaks_gives_back_what_it_had_of_the_budget) {
+  FakeBudget budget;
+  Owner owner;
+  SendOrder order(64 * kPiece, &budget, 0, owner, owner);
+  Pieces a('a', 3);
+  a.in_step = false;
+  order.submit(a, Readiness::ready);
+  for (int i = 0; i < 2; ++i) order.sent(order.next(0), 0);
+  budget.admits = false;
+  CHECK(order.next(0).wait == WaitReason::turn);
+  order.disconnected();
+  CHECK_EQ(budget.lost_bytes, 2 * kPiece);
+  CHECK_EQ(budget.received_bytes, 0u);  // nothing was carried
+  CHECK_EQ(budget.withdrawn, 1);
 }
 
 TEST(a_link_has_no_more_in_flight_than_its_part_of_the_budget) {

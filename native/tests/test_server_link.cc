@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/check.h"
+#include "tests/epochs.h"
 #include "tests/raw_peer.h"
 #include "worker/client.h"
 
@@ -26,7 +27,7 @@ struct Push {
 };
 
 // One worker and the server that it is connected to, whose part the test plays. Once the worker has seen how
-// long this server takes, it has three pieces under way at most; see Window.
+// long this server takes, it has three pieces in flight at most; see Window.
 class Worker {
  public:
   explicit Worker(uint64_t credit_bytes) : server_(kJob, kEpoch, 0), client_(settings(credit_bytes)) {
@@ -103,9 +104,8 @@ class Worker {
   static ClientSettings settings(uint64_t credit_bytes) {
     ClientSettings made;
     made.job = kJob;
-    made.epoch = kEpoch;
+    made.epoch = byteps::testing::epoch_of(kEpoch, 1);
     made.credit_bytes = credit_bytes;
-    made.servers = {"server 0"};
     return made;
   }
   Header frame(FrameType type, const Push& push) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/epoll_loop.h"
 #include "tests/check.h"
 #include "tests/sockets.h"
 
@@ -34,7 +35,7 @@ struct Sender final : EventLoop::Owner, FrameSource, FrameSink, Link::Watcher {
   void on_deadline(int64_t) override {}
   void on_exception(const char*) noexcept override {}
 
-  EventLoop loop;
+  EpollLoop loop;
   std::vector<std::byte> payload{65536};
   std::string reason;
   std::shared_ptr<Link> link;
@@ -47,11 +48,11 @@ TEST(a_reader_that_does_not_read_is_not_cut_off) {
   Sender sender(std::move(fd), kNanosecondsPerSecond / 10);  // a cut would be known after 1.6 s
   sender.link->flush();  // until both buffers are full and the window is closed
   CHECK(!sender.link->delivered());
-  for (const int64_t end = now_ns() + 4 * kNanosecondsPerSecond; now_ns() < end;) {
+  for (const int64_t end = machine_now_ns() + 4 * kNanosecondsPerSecond; machine_now_ns() < end;) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    sender.link->watch(true, now_ns());
+    sender.link->watch(true, machine_now_ns());
     CHECK(sender.link->alive());
   }
   CHECK_EQ(sender.reason, "");
-  sender.link->watch(false, now_ns());
+  sender.link->watch(false, machine_now_ns());
 }

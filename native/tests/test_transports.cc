@@ -255,7 +255,7 @@ TRANSPORT_TEST(the_peer_closes_inside_a_frame) {
   pair.a.link->close();
   CHECK(pair.until([&] { return pair.b.ends > 0; }));
   CHECK(pair.b.ended == Link::End::closed);
-  CHECK_EQ(pair.b.reason, "connection closed inside a frame");
+  CHECK(pair.b.reason.starts_with("connection closed inside a frame"));  // one that is sealed says more
   CHECK(pair.b.got.empty());
 }
 

@@ -2,6 +2,7 @@
 #include "aggregator/update/compressed.h"
 
 #include "tests/update_samples.h"
+#include "wire/limits.h"
 
 using namespace byteps;
 using namespace byteps::testing;

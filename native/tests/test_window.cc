@@ -1,4 +1,5 @@
 // The window to a server follows what the link carries, between two pieces and the credit.
+#include "base/tuning.h"
 #include "worker/window.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ double drive(Window& window, uint64_t rate, int64_t delay_ms, int64_t for_ms, in
   }
   const double carried = static_cast<double>(window.received_bytes() - before);
   if (at <
-      answers.size()) {  // what is left comes in a moment, and the next call begins with nothing under way
+      answers.size()) {  // what is left comes in a moment, and the next call begins with nothing in flight
     now_ms = answers.back().first + 1;
     window.received(answers.back().second, now_ms * kMillisecond, [&] { return rtt_ns; });
   }
@@ -45,14 +46,14 @@ double drive(Window& window, uint64_t rate, int64_t delay_ms, int64_t for_ms, in
 
 TEST(a_slow_link_gets_a_small_window_and_stays_busy) {
   Window window(16 * kMB, false);
-  CHECK_EQ(window.bytes(), Window::kFirstBytes);
+  CHECK_EQ(window.bytes(), tuning::kFirstWindowBytes);
   drive(window, 6 * 1024, 0, 2000);
   CHECK_EQ(window.bytes(), 2 * kPiece);
   CHECK(drive(window, 6 * 1024, 0, 2000) > 0.95 * 6 * 1024);
 }
 
 TEST(a_fast_link_gets_what_it_can_carry_up_to_the_credit) {
-  constexpr uint64_t kHeld = Window::kHoldNs / kMillisecond * kMB;
+  constexpr uint64_t kHeld = tuning::kWindowHoldNs / kMillisecond * kMB;
   Window window(64 * kMB, false);
   drive(window, kMB, 1, 1000);
   CHECK(window.bytes() > kHeld * 9 / 10 && window.bytes() < kHeld * 12 / 10);

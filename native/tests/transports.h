@@ -14,10 +14,15 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/epoll_loop.h"
 #include "tests/check.h"
 #include "tests/sockets.h"
 #include "transport/endpoint.h"
+#include "transport/sealed/sealed_endpoint.h"
 #include "transport/sim/network.h"
+#include "transport/sim/sim_stream.h"
+#include "transport/sim/wire.h"
+#include "transport/tcp/tcp_stream.h"
 
 namespace byteps::testing {
 
@@ -49,7 +54,7 @@ class Member final : public EventLoop::Owner, public FrameSource, public FrameSi
     waiting.push_back(OutFrame{header, payload.data(), {}});
   }
 
-  EventLoop loop;
+  EpollLoop loop;
   std::shared_ptr<Link> link;
   std::deque<OutFrame> waiting;
   size_t pulled = 0;  // frames that the link has taken
@@ -106,7 +111,7 @@ class Transport {
   virtual Ends connect() = 0;
   virtual bool nearby() const = 0;
   // The loops have nothing to do: waits a little for something that comes to this one. False: nothing came.
-  virtual bool wait(EventLoop& loop) = 0;
+  virtual bool wait(EpollLoop& loop) = 0;
 };
 
 // Small buffers, so that a few hundred kilobytes fill them.
@@ -123,7 +128,7 @@ class Sockets final : public Transport {
     return {tcp_endpoint(std::move(first)), tcp_endpoint(std::move(second))};
   }
   bool nearby() const override { return kWire != Wire::far; }
-  bool wait(EventLoop& loop) override { return loop.turn(1); }
+  bool wait(EpollLoop& loop) override { return loop.turn(1); }
 };
 
 class Simulated : public Transport {
@@ -134,7 +139,7 @@ class Simulated : public Transport {
     return {std::move(connection.first), std::move(connection.second)};
   }
   bool nearby() const override { return options_.nearby; }
-  bool wait(EventLoop&) override {
+  bool wait(EpollLoop&) override {
     if (network_.next_event_ns() == EventLoop::kNever) return false;
     network_.advance(network_.next_event_ns());
     return true;
@@ -161,6 +166,53 @@ struct SimSlow final : Simulated {
   SimSlow() : Simulated({.delay_ns = 5'000'000, .bytes_per_s = 25e6, .segment_bytes = 9000}) {}
 };
 
+// The same streams, with encryption between them and the frames.
+inline Ends sealed_ends(std::shared_ptr<ByteStream> first, std::shared_ptr<ByteStream> second,
+                        sealed::Cipher cipher) {
+  sealed::Key there{}, back{};
+  there[0] = std::byte{1};
+  back[0] = std::byte{2};
+  return {sealed_endpoint(std::move(first), {cipher, there, back}),
+          sealed_endpoint(std::move(second), {cipher, back, there})};
+}
+
+struct SealedTcp final : Transport {
+  Ends connect() override {
+    auto [first, second] = connected_pair(Wire::tcp);
+    const int bytes = 64 * 1024;
+    for (const int fd : {first.get(), second.get()}) {
+      ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+      ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    }
+    return sealed_ends(std::make_shared<TcpStream>(std::move(first)),
+                       std::make_shared<TcpStream>(std::move(second)), sealed::Cipher::aes_256_gcm);
+  }
+  bool nearby() const override { return true; }
+  bool wait(EpollLoop& loop) override { return loop.turn(1); }
+};
+
+struct SealedRagged final : Transport {
+  Ends connect() override {
+    const auto wire = std::make_shared<sim::Wire>(network_, options_);
+    return sealed_ends(std::make_shared<sim::SimStream>(wire, 0), std::make_shared<sim::SimStream>(wire, 1),
+                       sealed::Cipher::chacha20_poly1305);
+  }
+  bool nearby() const override { return false; }
+  bool wait(EpollLoop&) override {
+    if (network_.next_event_ns() == EventLoop::kNever) return false;
+    network_.advance(network_.next_event_ns());
+    return true;
+  }
+
+ private:
+  sim::Network network_{1};
+  const sim::WireOptions options_{.jitter_ns = 200'000,
+                                  .segment_bytes = 1500,
+                                  .ragged = true,
+                                  .send_bytes = 20'000,
+                                  .receive_bytes = 10'000};
+};
+
 // Two members that are connected, and everything that happens to them.
 class Pair {
  public:
@@ -174,11 +226,11 @@ class Pair {
   // Lets these go on until it is so; false: it never is.
   template <class Done>
   bool until(std::initializer_list<Member*> members, Done done) {
-    for (const int64_t end = now_ns() + 30 * kNanosecondsPerSecond; !done();) {
+    for (const int64_t end = machine_now_ns() + 30 * kNanosecondsPerSecond; !done();) {
       bool busy = false;
       for (Member* member : members) busy |= member->loop.turn(0);
       if (busy || done()) continue;
-      if (!transport.wait((*members.begin())->loop) && now_ns() > end) return false;
+      if (!transport.wait((*members.begin())->loop) && machine_now_ns() > end) return false;
     }
     return true;
   }
@@ -211,6 +263,8 @@ class Pair {
   TRANSPORT_RUN(name, sim, ::byteps::testing::SimPlain)                       \
   TRANSPORT_RUN(name, sim_ragged, ::byteps::testing::SimRagged)               \
   TRANSPORT_RUN(name, sim_slow, ::byteps::testing::SimSlow)                   \
+  TRANSPORT_RUN(name, sealed_tcp, ::byteps::testing::SealedTcp)               \
+  TRANSPORT_RUN(name, sealed_ragged, ::byteps::testing::SealedRagged)         \
   static void name(::byteps::testing::Transport& over)
 
 #define TRANSPORT_RUN(name, suffix, type)                                                                \

@@ -1,15 +1,16 @@
 // How a tensor is cut into partitions and pieces: pure arithmetic, the same on workers and servers.
 //
-// A partition (BYTEPS_PARTITION_BYTES) is placed on one server. It travels in pieces (limits.h says of which
-// size), so that a piece stays in the caches between being received, added and sent, and an urgent tensor
-// overtakes within a piece. Pieces are numbered through the whole tensor and never cross a partition's end;
-// those of a partition go round the server's shards, beginning with the one that the scheduler chose. A
+// A partition (BYTEPS_PARTITION_BYTES) is placed on one server. It travels in pieces (base/tuning.h says of
+// which size), so that a piece stays in the caches between being received, added and sent, and an urgent
+// tensor overtakes within a piece. Pieces are numbered through the whole tensor and never cross a partition's
+// end; those of a partition go round the server's shards, beginning with the one that the scheduler chose. A
 // partition that is compressed is one piece: it has one codec with one state.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "base/tuning.h"
 #include "wire/limits.h"
 
 namespace byteps {
@@ -18,7 +19,7 @@ struct Cut {
   uint64_t tensor_bytes = 0;
   uint64_t partition_bytes = 0;              // a multiple of 8, so that no element is cut
   bool whole_partitions = false;             // a partition is one piece
-  uint32_t cut_bytes = limits::kPieceBytes;  // else one has this many, the same on all members
+  uint32_t cut_bytes = tuning::kPieceBytes;  // else one has this many, the same on all members
 
   uint64_t piece_bytes() const { return whole_partitions ? partition_bytes : cut_bytes; }
 

@@ -6,6 +6,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/tuning.h"
 
 namespace byteps {
 
@@ -22,7 +23,7 @@ int FrameReader::windows(iovec (&out)[2]) {
   }
   out[0] = {landing_ + done_, left};
   // With the end of a large payload comes just the next header, so that the next payload can land in place.
-  out[1] = {buffer_.data(), header_.length >= limits::kLargePayloadBytes ? kHeaderBytes : buffer_.size()};
+  out[1] = {buffer_.data(), header_.length >= tuning::kLargePayloadBytes ? kHeaderBytes : buffer_.size()};
   return 2;
 }
 
@@ -68,7 +69,7 @@ size_t FrameReader::take_payload(const std::byte* bytes, size_t available) {
 
 void FrameReader::finish() {
   in_payload_ = false;
-  expect_large_ = header_.length >= limits::kLargePayloadBytes;
+  expect_large_ = header_.length >= tuning::kLargePayloadBytes;
   if (landing_ && (header_.flags & kFlagChecksum) &&
       crc32c(landing_, header_.length) != header_.payload_crc) {
     throw WireError(std::string(name_of(header_.type)) + ": payload checksum differs");

@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/tuning.h"
 #include "wire/header.h"
-#include "wire/limits.h"
 
 namespace byteps {
 
@@ -29,7 +29,7 @@ class FrameSink {
 class FrameReader {
  public:
   FrameReader(uint64_t job, uint32_t epoch, FrameSink& sink)
-      : job_(job), epoch_(epoch), sink_(sink), buffer_(limits::kReadBufferBytes) {}
+      : job_(job), epoch_(epoch), sink_(sink), buffer_(tuning::kReadBufferBytes) {}
 
   // Fills in one or two windows and returns how many.
   int windows(iovec (&out)[2]);

@@ -12,7 +12,7 @@ namespace byteps {
 namespace {
 
 constexpr size_t kCheckedBytes = offsetof(Header, header_crc);
-constexpr uint8_t kLastCodec = 5, kCustomCodec = 255;  // of CodecKind, compress/codec.h
+constexpr uint8_t kLastCodec = 7, kCustomCodec = 255;  // of CodecKind, compress/codec.h
 
 size_t payload_limit(FrameType type) {
   switch (type) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/tuning.h"
 #include "worker/client.h"
 #include "worker/io_thread.h"
 
@@ -25,7 +26,7 @@ std::optional<Payload::Elements> ByAddressPayload::fill(OutFrame& out, Route& ro
   const uint32_t bytes = header.length;
   const bool empty = bytes == 0;  // nothing to offer, but the answer may come by address
   const uint32_t judged = empty ? route.tensor->cut.length_of(route.pieces[position]) : bytes;
-  if (judged < limits::kByAddressBytes) return elements;
+  if (judged < tuning::kByAddressBytes) return elements;
   header.flags |= kFlagByAddress;
   if (empty) return elements;
   if (header.codec != 0) header.detail = bytes;
@@ -57,7 +58,7 @@ void ByAddressPayload::fetch(const Header& header, const Route& route, std::byte
   const std::string what = "RESULT: cannot read " + std::to_string(header.length) + " bytes of " +
                            route.tensor->name + " round " + std::to_string(header.round) + " at " +
                            std::to_string(memory_.offer.address) + " from " +
-                           memory_.thread.client().settings().servers[memory_.server] + ", ";
+                           memory_.thread.epoch().servers[memory_.server].name + ", ";
   if (copied == PeerMemory::Copied::withdrawn) throw PeerGone(what + "which has closed");
   const std::string error = memory_.peer.error_text();
   if (copied == PeerMemory::Copied::gone) throw PeerGone(what + error);

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/event_queue.h"
+#include "base/tuning.h"
 #include "local/group.h"
+#include "wire/epoch.h"
 #include "worker/budget.h"
 #include "worker/codec_pool.h"
 #include "worker/io_thread.h"
@@ -20,23 +22,19 @@ namespace byteps {
 
 struct ClientSettings {
   uint64_t job = 0;
-  uint32_t epoch = 0;
+  Epoch epoch;  // the first one
   uint16_t rank = 0;
-  std::vector<uint16_t> child_of;  // by rank: which contributor it is to the servers; empty: each its own
-  uint32_t ranks = 1;              // of the job; averages of compressed tensors are over them
-  unsigned codec_threads = 0;      // that compress; 0: in the threads that send
-  uint64_t credit_bytes = 0;       // per link; 0: no limit
-  uint32_t piece_bytes = limits::kPieceBytes;  // of tensors without a codec; all workers alike
+  unsigned codec_threads = 0;                  // that compress; 0: in the threads that send
+  uint64_t credit_bytes = 0;                   // per link; 0: no limit
+  uint32_t piece_bytes = tuning::kPieceBytes;  // of tensors without a codec; all workers alike
   double op_timeout_s = 600;
   double stall_warn_s = 10;
-  double tolerated_silence_s = 0;    // of the network to a server while something is wanted of it; 0: any
-  std::vector<std::string> servers;  // as people should read them: "server 3 (host b)"
-  std::vector<std::string> worker_hosts;
+  double tolerated_silence_s = 0;  // of the network to a server while something is wanted of it; 0: any
   int verbose = 0;
   std::string sample;  // name or number of a tensor whose values are logged
   bool telemetry = true;
-  bool own_threads =
-      true;  // false, for tests: nothing runs by itself, the caller drives it with turn() and pass()
+  unsigned io_threads = 0;  // that send and receive; 0: as many as help on this machine
+  Runtime* runtime = &Runtime::machine();
 };
 
 class Client {
@@ -44,16 +42,17 @@ class Client {
   explicit Client(ClientSettings settings);
   ~Client() { close(); }
 
-  // Before start(): one connection, authenticated, to every shard of every server. peer_pid: the server's
-  // process if each can read the other's memory, else 0.
+  // One connection, authenticated, to every shard of every server. peer_pid: the server's process if each can
+  // read the other's memory, else 0. tag: what the event of its end calls it. After start(): in the place of
+  // one that has ended; what was sent over that and has no answer is sent again.
   void connect(uint16_t server, uint16_t shard, std::unique_ptr<Endpoint> endpoint, bool checksum,
-               bool nearby, pid_t peer_pid = 0);
+               bool nearby, pid_t peer_pid = 0, uint32_t tag = 0);
+  // The next epoch begins, with the same workers and as many servers: all connections end, and operations go
+  // on when those of the new epoch have been given to connect().
+  void enter(Epoch epoch);
   // Before start(): the ranks of this machine reduce among themselves, and only the sums go to servers.
   void join(std::shared_ptr<LocalGroup> group);
   void start();
-  // Without threads of its own: what they would do, in the caller's thread; see EventLoop.
-  bool turn();
-  void pass(int64_t now);
 
   // `direct`: without this machine's group.
   // One (server, shard) per partition: where its first piece goes. The others go round the server's shards.
@@ -82,20 +81,21 @@ class Client {
 
   EventQueue& events() { return events_; }
   std::map<std::string, uint64_t> counters() const;
-  double speed_bytes_per_s() const { return speed_.bytes_per_s(); }
+  double speed_bytes_per_s() const { return speed_.bytes_per_s(clock_.now_ns()); }
 
   // For the worker's other parts.
   const ClientSettings& settings() const { return settings_; }
+  const Clock& clock() const { return clock_; }
   // What a rank, and this one, is to the servers.
-  uint32_t child_of(uint32_t rank) const;
-  uint16_t child() const { return static_cast<uint16_t>(child_of(settings_.rank)); }
-  uint32_t children() const;
+  uint16_t child_of(uint32_t rank) const { return settings_.epoch.child_of.at(rank); }
+  uint16_t child() const { return child_of(settings_.rank); }
+  uint16_t rank_count() const { return settings_.epoch.rank_count(); }
   Failure failure() const noexcept;
   // What the `detail` of an ERROR frame and its text mean to the caller.
   Failure failure_of(uint32_t detail, std::string message) const;
   // This process has no memory to go on with a tensor, and perhaps none to say so in words.
   Failure lack(const std::string& tensor, const char* why) const noexcept;
-  // This operation under way and all later ones on its tensor fail: the other ranks may go on with the round
+  // This operation in flight and all later ones on its tensor fail: the other ranks may go on with the round
   // that it does not see the end of.
   void give_up(Operation& op, const Failure& failure);
   // The operation has failed: what the threads have of it comes back soon. Any number of times.
@@ -105,6 +105,8 @@ class Client {
   // Of elements, and of what travels for them.
   void count_push(uint64_t bytes, uint64_t wire_bytes);
   void count_pull(uint64_t bytes, uint64_t wire_bytes);
+  void count_again(uint64_t pieces) { pieces_again_.fetch_add(pieces, std::memory_order_relaxed); }
+  void count_reconnection() { reconnections_.fetch_add(1, std::memory_order_relaxed); }
   void count_operation(const Operation& op);
   void stalled(Operation& op, const std::string& missing);
   void count_local(const Operation& op);
@@ -119,6 +121,7 @@ class Client {
   void make_named(const std::string& tensor, const char* what, Make make) const;
 
   const ClientSettings settings_;
+  const Clock clock_;
   EventQueue events_;
   std::shared_ptr<LocalGroup> group_;
   SpeedMeter speed_;
@@ -126,11 +129,10 @@ class Client {
   Budget budget_;  // outlives the threads
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::map<std::pair<uint16_t, uint16_t>, ServerLink*> links_;  // by (server, shard)
-  std::map<uint16_t, uint16_t> shards_;                         // of each server
   size_t connected_ = 0;
   bool started_ = false;
   std::atomic<uint64_t> pushed_bytes_{0}, pulled_bytes_{0}, pushed_wire_bytes_{0}, pulled_wire_bytes_{0},
-      pieces_sent_{0}, operations_{0}, local_bytes_{0};
+      pieces_sent_{0}, pieces_again_{0}, reconnections_{0}, operations_{0}, local_bytes_{0};
   std::atomic<bool> failed_{false};
 
   mutable std::mutex mutex_;  // of what follows

@@ -5,14 +5,13 @@
 // for each tensor. With no threads at all the I/O threads do the work themselves (compressed_payload.h).
 #pragma once
 
-#include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "base/ready_queue.h"
+#include "base/runtime.h"
 
 namespace byteps {
 
@@ -34,30 +33,26 @@ struct CodecOutcome {
 class CodecPool {
  public:
   // run: called in a thread of the pool.
-  CodecPool(unsigned threads, std::function<void(const CodecJob&)> run);
+  CodecPool(unsigned threads, Runtime& runtime, std::function<void(const CodecJob&)> run);
   ~CodecPool() { stop(); }
 
-  unsigned threads() const { return threads_count_; }
-  void start();
-  // Without start(), for tests: the most urgent job in the caller's thread; false if there is none.
-  bool run_one();
+  unsigned threads() const { return threads_; }
+  void start() { crew_->start(); }
   // Any thread.
   void post(int32_t priority, const CodecJob& job);
   // Takes the jobs of a route back that nobody has begun; how many there were.
   uint32_t cancel(const Route& route);
-  // Jobs under way are finished, the others stay until they are cancelled. Idempotent.
-  void stop();
+  // Jobs in flight are finished, the others stay until they are cancelled. Idempotent.
+  void stop() { crew_->stop(); }
 
  private:
-  void work();
+  void run_one();
 
-  const unsigned threads_count_;
+  const unsigned threads_;
   const std::function<void(const CodecJob&)> run_;
-  std::vector<std::thread> threads_;
-  std::mutex mutex_;  // of what follows
-  std::condition_variable changed_;
+  std::mutex mutex_;  // of what waits
   ReadyQueue<CodecJob> waiting_;
-  bool stopping_ = false;
+  std::unique_ptr<Crew> crew_;  // called once for each that waits, and for those that were taken back
 };
 
 }  // namespace byteps

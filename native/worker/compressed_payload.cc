@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "local/group.h"
+#include "observe/ring.h"
 #include "worker/client.h"
 #include "worker/io_thread.h"
 
@@ -82,12 +83,14 @@ void CompressedPayload::visit_memory(const Route& route, const Visit& visit) con
 }
 
 bool CompressedPayload::encode(Route& route, uint32_t position) {
+  const Timed timed(route.tensor->client.clock(), Stage::encoded,
+                    make_key(route.tensor->id, route.pieces[position]), route.op->round);
   const Tensor& tensor = *route.tensor;
   Operation& op = *route.op;
   const uint32_t piece = route.pieces[position];
   PartitionCodec& partition = partition_of(route, position);
   const float scale =
-      op.flags & kFlagAverage ? 1.0f / static_cast<float>(thread_.client().settings().ranks) : 1.0f;
+      op.flags & kFlagAverage ? 1.0f / static_cast<float>(thread_.client().rank_count()) : 1.0f;
   if (tensor.group && is_half(tensor.dtype)) {
     float* sum = TensorCodec::scratch(partition.elements);
     if (!tensor.group->gather_wide(op, piece, sum)) return false;
@@ -101,6 +104,8 @@ bool CompressedPayload::encode(Route& route, uint32_t position) {
 }
 
 void CompressedPayload::decode(Route& route, uint32_t position, uint32_t bytes) {
+  const Timed timed(route.tensor->client.clock(), Stage::decoded,
+                    make_key(route.tensor->id, route.pieces[position]), route.op->round);
   const Tensor& tensor = *route.tensor;
   tensor.codec->decode(partition_of(route, position), tensor.dtype, bytes, route.op->coding->terms.step,
                        route.op->landing() + tensor.cut.offset_of(route.pieces[position]));

@@ -5,17 +5,43 @@
 
 namespace byteps {
 
-IoThread::IoThread(Client& client, unsigned index)
-    : client_(client), loop_(*this, "bps-io-" + std::to_string(index)) {}
+IoThread::IoThread(Client& client, std::shared_ptr<const Epoch> epoch, unsigned index)
+    : client_(client),
+      epoch_(std::move(epoch)),
+      clock_(client.clock()),
+      loop_(client.settings().runtime->make_loop(*this, "bps-io-" + std::to_string(index))) {}
+
+LinkOptions IoThread::options(bool checksum) const {
+  return {client_.settings().job, epoch_->number, checksum,
+          seconds_to_ns(client_.settings().tolerated_silence_s)};
+}
 
 ServerLink& IoThread::add_link(uint16_t server, Endpoint& endpoint, bool checksum, uint64_t most_bytes,
-                               Budget* budget, uint32_t turn, pid_t peer_pid) {
-  const ClientSettings& settings = client_.settings();
-  const LinkOptions options{settings.job, settings.epoch, checksum,
-                            seconds_to_ns(settings.tolerated_silence_s)};
-  links_.push_back(
-      std::make_unique<ServerLink>(*this, server, endpoint, options, most_bytes, budget, turn, peer_pid));
+                               Budget* budget, uint32_t turn, pid_t peer_pid, uint32_t tag) {
+  links_.push_back(std::make_unique<ServerLink>(*this, server, most_bytes, budget, turn, peer_pid));
+  links_.back()->connect(endpoint, options(checksum), tag);
   return *links_.back();
+}
+
+void IoThread::connect_again(ServerLink& link, std::unique_ptr<Endpoint> endpoint, bool checksum,
+                             uint32_t tag) {
+  std::shared_ptr<Endpoint> shared = std::move(endpoint);  // std::function wants a copyable closure
+  loop_->post([this, &link, shared, checksum, tag] {
+    if (ended_) return;
+    try {
+      link.connect(*shared, options(checksum), tag);
+      client_.count_reconnection();
+    } catch (const std::exception& error) {  // no memory, or no room in the epoll
+      client_.events().failed(FailureKind::memory, Role::server, link.server(), error.what(), tag);
+    }
+  });
+}
+
+void IoThread::enter(std::shared_ptr<const Epoch> epoch) {
+  loop_->post([this, epoch = std::move(epoch)]() mutable {
+    epoch_ = std::move(epoch);
+    for (auto& link : links_) link->disconnect();
+  });
 }
 
 void IoThread::post(Work work) {
@@ -25,7 +51,7 @@ void IoThread::post(Work work) {
     first = inbox_.empty();
     inbox_.push_back(std::move(work));
   }
-  if (first) loop_.wake();  // many submissions, one wake-up
+  if (first) loop_->wake();  // many submissions, one wake-up
 }
 
 void IoThread::submit(Route& route, std::shared_ptr<Operation> op) {
@@ -34,7 +60,7 @@ void IoThread::submit(Route& route, std::shared_ptr<Operation> op) {
 void IoThread::abandon(std::shared_ptr<Operation> op) { post({Work::Kind::abandon, nullptr, std::move(op)}); }
 void IoThread::abandon_all() {
   all_abandoned_.store(true, std::memory_order_release);
-  loop_.wake();
+  loop_->wake();
 }
 void IoThread::forget(std::shared_ptr<Tensor> tensor) {
   post({Work::Kind::forget, nullptr, nullptr, std::move(tensor)});
@@ -49,27 +75,27 @@ void IoThread::nudge(ServerLink& link) {
 void IoThread::post_job(int32_t priority, const CodecJob& job) {
   {
     std::lock_guard lock(inbox_mutex_);
-    coded_inbox_.reserve(jobs_ + 1);
-    taken_coded_.reserve(jobs_ + 1);
+    codec_inbox_.reserve(jobs_ + 1);
+    taken_outcomes_.reserve(jobs_ + 1);
   }
   client_.codecs().post(priority, job);
   ++jobs_;
   ++job.route->jobs;
 }
 
-void IoThread::coded(CodecOutcome coded) noexcept {
+void IoThread::codec_done(CodecOutcome outcome) noexcept {
   {
     std::lock_guard lock(inbox_mutex_);
-    coded_inbox_.push_back(std::move(coded));
+    codec_inbox_.push_back(std::move(outcome));
   }
-  loop_.wake();
+  loop_->wake();
 }
 
 void IoThread::on_wake() {
   {
     std::lock_guard lock(inbox_mutex_);
     taken_.swap(inbox_);
-    taken_coded_.swap(coded_inbox_);
+    taken_outcomes_.swap(codec_inbox_);
   }
   for (Work& work : taken_) {
     const auto op = work.op;
@@ -85,8 +111,8 @@ void IoThread::on_wake() {
     for (auto& link : links_) link->link()->close();
   }
   for (size_t i = active_.size(); ended_ && i-- > 0;) drop(*active_[i]);
-  for (const CodecOutcome& coded : taken_coded_) handle(coded);
-  taken_coded_.clear();
+  for (const CodecOutcome& outcome : taken_outcomes_) handle(outcome);
+  taken_outcomes_.clear();
 }
 
 void IoThread::handle(Work& work) {
@@ -112,8 +138,8 @@ void IoThread::handle(Work& work) {
   }
 }
 
-void IoThread::handle(const CodecOutcome& coded) {
-  Route& route = *coded.job.route;
+void IoThread::handle(const CodecOutcome& outcome) {
+  Route& route = *outcome.job.route;
   --jobs_;
   --route.jobs;
   if (route.dropped) {
@@ -122,7 +148,7 @@ void IoThread::handle(const CodecOutcome& coded) {
   }
   const auto op = route.op;
   try {
-    route.link->coded(coded);
+    route.link->codec_done(outcome);
   } catch (const std::bad_alloc& lack) {
     fail(op, lack.what());
   }
@@ -185,8 +211,8 @@ void IoThread::on_batch_end() {
   uint64_t sent = 0, received = 0;
   for (auto& link : links_) {
     link->settle();
-    sent += link->link()->traffic().sent_bytes;
-    received += link->link()->traffic().received_bytes;
+    sent += link->traffic().sent_bytes;
+    received += link->traffic().received_bytes;
   }
   sent_bytes_.store(sent, std::memory_order_relaxed);
   received_bytes_.store(received, std::memory_order_relaxed);
@@ -197,7 +223,7 @@ void IoThread::on_deadline(int64_t now) {
   watch_links(now);
   for (size_t i = active_.size(); i-- > 0;) {
     Route& route = *active_[i];
-    client_.check_age(*route.op, now, client_.settings().servers[route.link->server()],
+    client_.check_age(*route.op, now, epoch_->servers[route.link->server()].name,
                       ": " + std::to_string(route.left) + " of " + std::to_string(route.pieces.size()) +
                           " pieces not answered");
   }
@@ -211,12 +237,12 @@ void IoThread::watch_links(int64_t now) {
 }
 
 void IoThread::link_ended(ServerLink& link, Link::End end, const std::string& reason) {
-  client_.events().failed(Link::failure_of(end), Role::server, link.server(), reason);
+  client_.events().failed(Link::failure_of(end), Role::server, link.server(), reason, link.tag());
 }
 
 void IoThread::trace_frame(const char* direction, const ServerLink& link, const Header& header) {
   if (client_.settings().verbose < 2) return;
-  client_.events().log(kInfo, std::string(direction) + " " + client_.settings().servers[link.server()] + " " +
+  client_.events().log(kInfo, std::string(direction) + " " + epoch_->servers[link.server()].name + " " +
                                   name_of(header.type) + " key " + std::to_string(tensor_of(header.key)) +
                                   "." + std::to_string(piece_of(header.key)) + " round " +
                                   std::to_string(header.round) + " " + std::to_string(header.length) +

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/event_loop.h"
+#include "base/runtime.h"
+#include "wire/epoch.h"
 #include "worker/codec_pool.h"
 #include "worker/server_link.h"
 
@@ -16,18 +17,15 @@ class Client;
 
 class IoThread final : public EventLoop::Owner {
  public:
-  IoThread(Client& client, unsigned index);
+  IoThread(Client& client, std::shared_ptr<const Epoch> epoch, unsigned index);
 
   // Before start().
   ServerLink& add_link(uint16_t server, Endpoint& endpoint, bool checksum, uint64_t most_bytes,
-                       Budget* budget, uint32_t turn, pid_t peer_pid);
+                       Budget* budget, uint32_t turn, pid_t peer_pid, uint32_t tag);
 
   // Any thread.
-  void start() { loop_.start(); }
-  // Instead of start(), for tests: in the caller's thread, see EventLoop.
-  bool turn() { return loop_.turn(0); }
-  void pass(int64_t now) { loop_.pass(now); }
-  void stop() { loop_.stop(); }
+  void start() { loop_->start(); }
+  void stop() { loop_->stop(); }
   void drain() { on_wake(); }  // after stop(): what came in between is let go of
   void submit(Route& route, std::shared_ptr<Operation> op);
   // Lets go of this operation's memory if this thread has any of it; its failure is set already.
@@ -36,7 +34,11 @@ class IoThread final : public EventLoop::Owner {
   void forget(std::shared_ptr<Tensor> tensor);
   // A job of the pool of codecs is done. Needs no memory: there is room for the outcomes of all jobs that
   // were posted.
-  void coded(CodecOutcome coded) noexcept;
+  void codec_done(CodecOutcome outcome) noexcept;
+  // A new connection for this link, in the place of one that has ended.
+  void connect_again(ServerLink& link, std::unique_ptr<Endpoint> endpoint, bool checksum, uint32_t tag);
+  // The next epoch: all links wait for connections of that.
+  void enter(std::shared_ptr<const Epoch> epoch);
   // It may be the turn of this link to send.
   void nudge(ServerLink& link);
   // The client has failed: ends all links and lets go of all operations.
@@ -46,7 +48,9 @@ class IoThread final : public EventLoop::Owner {
 
   // This thread.
   Client& client() { return client_; }
-  EventLoop& loop() { return loop_; }
+  const Epoch& epoch() const { return *epoch_; }
+  EventLoop& loop() { return *loop_; }
+  int64_t now_ns() const { return clock_.now_ns(); }
   void post_job(int32_t priority, const CodecJob& job);
   BufferPool& pool() { return pool_; }
   void release(Route& route);
@@ -71,15 +75,19 @@ class IoThread final : public EventLoop::Owner {
   void on_exception(const char* what) noexcept override;
   void post(Work work);
   void handle(Work& work);
-  void handle(const CodecOutcome& coded);
+  void handle(const CodecOutcome& outcome);
   void fail(const std::shared_ptr<Operation>& op, const char* why) noexcept;
   void drop(Route& route) noexcept;
   void route_done(const std::shared_ptr<Operation>& op);
   void watch_links(int64_t now);
 
+  LinkOptions options(bool checksum) const;
+
   Client& client_;
+  std::shared_ptr<const Epoch> epoch_;
   BufferPool pool_;
-  EventLoop loop_;
+  const Clock clock_;
+  const std::unique_ptr<EventLoop> loop_;
   std::vector<std::unique_ptr<ServerLink>> links_;
   std::vector<Route*> active_;
   int64_t next_look_ns_ = 0;                // at operations that take too long, and at the links they need
@@ -90,9 +98,9 @@ class IoThread final : public EventLoop::Owner {
 
   std::mutex inbox_mutex_;
   std::vector<Work> inbox_;
-  std::vector<CodecOutcome> coded_inbox_;
+  std::vector<CodecOutcome> codec_inbox_;
   std::vector<Work> taken_;  // swapped with inbox_, so that neither is allocated anew
-  std::vector<CodecOutcome> taken_coded_;
+  std::vector<CodecOutcome> taken_outcomes_;
   size_t jobs_ = 0;  // posted to the pool, and not back: so many outcomes have room in both
 };
 

@@ -1,6 +1,5 @@
 #include "worker/operation.h"
 
-#include "base/clock.h"
 #include "worker/client.h"
 
 namespace byteps {
@@ -9,7 +8,7 @@ Operation::Operation(std::shared_ptr<Tensor> tensor, const std::byte* src, std::
                      uint16_t flags, uint32_t root)
     : GroupOperation(*tensor, src, dst, priority, flags, root),
       tensor(std::move(tensor)),
-      started_ns(now_ns()) {}
+      started_ns(this->tensor->client.clock().now_ns()) {}
 
 bool Operation::done() { return finished() || (group && group->poll(*this)); }
 
@@ -32,7 +31,9 @@ void Operation::end_turn() { tensor->finished(*this); }
 void Operation::send_pieces() { tensor->post_routes(shared_from_this()); }
 void Operation::recall_pieces() { tensor->client.release_routes(*this); }
 void Operation::lack_memory(const char* why) noexcept { tensor->lack_memory(shared_from_this(), why); }
-void Operation::check_age(const std::string& missing) { tensor->client.check_age(*this, now_ns(), missing); }
+void Operation::check_age(const std::string& missing) {
+  tensor->client.check_age(*this, tensor->client.clock().now_ns(), missing);
+}
 void Operation::count() { tensor->client.count_local(*this); }
 void Operation::show(const char* stage, const std::byte* data) {
   tensor->client.sample(*tensor, stage, round, 0, data, tensor->cut.tensor_bytes, tensor->dtype);

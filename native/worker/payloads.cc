@@ -1,5 +1,6 @@
 #include "worker/payloads.h"
 
+#include "base/tuning.h"
 #include "local/group.h"
 #include "worker/client.h"
 #include "worker/io_thread.h"
@@ -29,7 +30,7 @@ void Payloads::choose(Route& route) {
     return take(wide_, wide_by_address_);
   }
   // Asked of every operation: the caller may come with other memory each time.
-  route.by_address = readable() && route.tensor->cut.tensor_bytes >= limits::kByAddressBytes &&
+  route.by_address = readable() && route.tensor->cut.tensor_bytes >= tuning::kByAddressBytes &&
                      can_offer(route.pushed_memory());
   take(plain_, plain_by_address_);
 }

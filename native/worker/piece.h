@@ -3,7 +3,7 @@
 //               compressed             sent                   answered
 //   unready ───────────────▶ ready ──────────▶ sent ────────────────────────▶ answered
 //                                               │ ▲                              ▲
-//                                        RESEND │ │ sent again                   │ answered
+//                       RESEND, connection gone │ │ sent again                   │ answered
 //                                               ▼ │                              │ all the same
 //                                              again ────────────────────────────┘
 //
@@ -26,7 +26,7 @@ enum class PieceState : uint8_t {
   unready,   // must be compressed before it can be sent
   ready,     // can be sent, and was not sent yet
   sent,      // was given to the wire, and has no answer
-  again,     // was sent; the server has not kept it and asks for it again
+  again,     // was sent, and has to be once more: the server has not kept it, or the connection is gone
   answered,  // its result, or its failure, has come
 };
 

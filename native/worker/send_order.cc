@@ -1,12 +1,12 @@
 #include "worker/send_order.h"
 
+#include "base/tuning.h"
+
 #include <algorithm>
 #include <utility>
 
 namespace byteps {
 namespace {
-
-constexpr uint32_t kUnansweredPieces = 2;  // one is sent while the other is answered
 
 // Partitions are larger than the window, so in the order of the tensor all workers would send to one server
 // at a time. By the part of its own pieces that a link is through with, every server gets its share at once.
@@ -65,9 +65,31 @@ bool SendOrder::answered(Transfer& transfer, uint32_t position) {
 
 void SendOrder::credit(uint64_t received_bytes, int64_t now_ns,
                        const SharedBudget::RoundTrip& round_trip_ns) {
-  if (budget_) budget_->received(received_bytes - window_.received_bytes(), now_ns, round_trip_ns);
-  window_.received(received_bytes, now_ns, round_trip_ns);
+  if (budget_) budget_->received(received_bytes - this->received_bytes(), now_ns, round_trip_ns);
+  window_.received(before_bytes_ + received_bytes, now_ns, round_trip_ns);
   overtook_ = false;
+}
+
+void SendOrder::disconnected() {
+  const uint64_t lost_bytes = window_.under_way();
+  window_.lost(lost_bytes);
+  before_bytes_ = asked_at_bytes_ = window_.sent_bytes();
+  overtook_ = false;
+  if (!budget_) return;
+  if (std::exchange(waiting_, false)) budget_->withdraw(self_);
+  budget_->lost(lost_bytes);
+}
+
+// What the server asked for again before has its place in the order already; once more is nothing.
+uint32_t SendOrder::send_again(Transfer& transfer) {
+  transfer.sent_bytes_ = 0;
+  transfer.link_bytes_at_start_ = window_.sent_bytes();
+  const auto count =
+      static_cast<uint32_t>(std::count(transfer.states_.begin(), transfer.states_.end(), PieceState::sent));
+  if (count > 0)
+    enqueue(INT32_MAX, {&transfer, 0, static_cast<uint32_t>(transfer.pieces.size()), SendReason::again});
+  std::replace(transfer.states_.begin(), transfer.states_.end(), PieceState::sent, PieceState::again);
+  return count;
 }
 
 void SendOrder::forget(Transfer& transfer) {
@@ -148,7 +170,7 @@ void SendOrder::failed(const NextStep& step, int64_t now_ns) {
 // time, and workers that wait for each other in a circle get out of it only by credit.
 bool SendOrder::asks_for_credit() {
   if (!window_.limited()) return false;
-  const bool nearly_used = budget_ || !window_.admits(limits::kPieceBytes);
+  const bool nearly_used = budget_ || !window_.admits(tuning::kPieceBytes);
   if (!nearly_used && window_.sent_bytes() - asked_at_bytes_ < window_.bytes() / 4) return false;
   asked_at_bytes_ = window_.sent_bytes();
   return true;
@@ -184,7 +206,7 @@ bool SendOrder::is_due(const Entry& entry) const {
 
 bool SendOrder::must_wait_for_others(const Entry& entry) const {
   return budget_ && window_.limited() && entry.reason == SendReason::in_order && entry.transfer->in_step &&
-         entry.transfer->answered_pieces_ == 0 && entry.at >= kUnansweredPieces;
+         entry.transfer->answered_pieces_ == 0 && entry.at >= tuning::kUnansweredPieces;
 }
 
 bool SendOrder::may_overtake(const Entry& entry) const {

@@ -3,6 +3,7 @@
 // Pure: no sockets, no clock, no memory of tensors. Its owner reports what happens, asks next() afterwards
 // and does what it says. The rules, from the strongest to the weakest (ADR 6 says why and what each brought):
 //
+//   - What was in flight when a connection broke goes first over the next one: others wait for it.
 //   - A piece that the server WANTs, because others have sent theirs, or asks to RESEND, because it has not
 //     kept it, is before all others. What is wanted needs no room: the credit of others comes back with it.
 //   - Pieces go by the priority of their operation, first come first served among equals.
@@ -52,7 +53,7 @@ enum class SendReason : uint8_t {
   in_order,
   overtakes,  // more urgent than what was sent last: it goes though there is no room
   wanted,     // others have sent theirs, and the server waits for ours
-  again,      // the server has not kept it
+  again,      // the server has not kept it, or the connection broke before its answer came
 };
 
 enum class WaitReason : uint8_t {
@@ -90,7 +91,7 @@ class SendOrder {
 
   // `most_bytes`: that this link may have in flight, 0: no limit. `budget`: of all links to other machines,
   // or nullptr: the server is on this one. `turn`: see turn.h.
-  SendOrder(uint64_t most_bytes, SharedBudget* budget, uint32_t turn, SharedBudget::Link& self,
+  SendOrder(uint64_t most_bytes, SharedBudget* budget, uint32_t turn, SharedBudget::Sender& self,
             const Sizes& sizes)
       : window_(most_bytes, true), turn_(turn), budget_(budget), self_(self), sizes_(sizes) {}
 
@@ -111,8 +112,14 @@ class SendOrder {
   void ask_again(Transfer& transfer, uint32_t position);
   // True: more may be sent because of it.
   bool answered(Transfer& transfer, uint32_t position);
-  // The server is done with so many bytes of all that was sent: more than before, and not more than that.
+  // The server is done with so many bytes of all that was sent over this connection: more than before, and
+  // not more than that.
   void credit(uint64_t received_bytes, int64_t now_ns, const SharedBudget::RoundTrip& round_trip_ns);
+  // The connection is gone, and with it all that was in flight. Then send_again() for each transfer, in the
+  // order in which they shall go; next() when there is another connection.
+  void disconnected();
+  // How many pieces that are.
+  uint32_t send_again(Transfer& transfer);
   // The operation ends, however it does: nothing here points at the transfer any more.
   void forget(Transfer& transfer);
 
@@ -130,9 +137,10 @@ class SendOrder {
   // Whether what was just sent should ask the server for credit.
   bool asks_for_credit();
 
-  uint64_t sent_bytes() const { return window_.sent_bytes(); }
+  // Over this connection.
+  uint64_t sent_bytes() const { return window_.sent_bytes() - before_bytes_; }
   // Of that, what the server is done with.
-  uint64_t received_bytes() const { return window_.received_bytes(); }
+  uint64_t received_bytes() const { return window_.received_bytes() - before_bytes_; }
 
  private:
   // Pieces [at, end) of a transfer, still to be sent.
@@ -157,7 +165,7 @@ class SendOrder {
   Window window_;        // of this link alone: what its credit allows
   const uint32_t turn_;  // among links that are equally far with their pieces, of 2^32
   SharedBudget* const budget_;
-  SharedBudget::Link& self_;
+  SharedBudget::Sender& self_;
   const Sizes& sizes_;
   ReadyQueue<Entry> ready_;
   // These wait for the first answer to their operation. A more urgent tensor interrupts ranks at different
@@ -172,6 +180,7 @@ class SendOrder {
   int32_t last_priority_ = 0;
   bool overtook_ = false;        // and no credit has come since
   bool waiting_ = false;         // for the turn of this link in the budget
+  uint64_t before_bytes_ = 0;    // what earlier connections had carried
   uint64_t asked_at_bytes_ = 0;  // what had been sent when credit was last asked for
 };
 

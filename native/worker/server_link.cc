@@ -1,24 +1,70 @@
 #include "worker/server_link.h"
 
+#include <algorithm>
 #include <cstring>
+#include <tuple>
+#include <vector>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "local/group.h"
+#include "observe/ring.h"
 #include "worker/client.h"
 #include "worker/io_thread.h"
 
 namespace byteps {
 
-ServerLink::ServerLink(IoThread& thread, uint16_t server, Endpoint& endpoint, const LinkOptions& options,
-                       uint64_t most_bytes, Budget* budget, uint32_t turn, pid_t peer_pid)
+ServerLink::ServerLink(IoThread& thread, uint16_t server, uint64_t most_bytes, Budget* budget, uint32_t turn,
+                       pid_t peer_pid)
     : thread_(thread),
       server_(server),
+      peer_pid_(peer_pid),
       order_(most_bytes, budget, turn, *this, *this),
       payloads_(thread, server, peer_pid) {
   if (budget) budget->add_link(most_bytes);
-  link_ = endpoint.open(thread.loop(), options, *this, *this, *this);
+}
+
+// ---- connections
+
+void ServerLink::connect(Endpoint& endpoint, const LinkOptions& options, uint32_t tag) {
+  auto link = endpoint.open(thread_.loop(), options, *this, *this, *this);
+  if (link_) {
+    disconnect();
+    past_ = traffic();
+  }
+  link_ = std::move(link);
+  tag_ = tag;
+  touched_ = true;
+}
+
+void ServerLink::disconnect() {
+  if (!link_->alive()) return;
+  link_->close();
+  replay();
+}
+
+byteps::Link::Traffic ServerLink::traffic() const {
+  const auto& now = link_->traffic();
+  return {past_.sent_bytes + now.sent_bytes, past_.received_bytes + now.received_bytes};
+}
+
+// The connection is gone. What was sent and has no answer is to be sent again over the next one: the server
+// has it, or has answered it, or never saw it, and knows which. A result that had landed in part, where the
+// contribution was, does no harm: the server that has sent it has it still, and throws away what comes again.
+void ServerLink::replay() {
+  about_ = {};
+  order_.disconnected();
+  std::vector<Route*> active;
+  for (const auto& [_, route] : routes_) {
+    if (route->op && !route->dropped) active.push_back(route);
+  }
+  std::sort(active.begin(), active.end(), [](const Route* a, const Route* b) {
+    return std::tuple(-int64_t{a->priority}, a->submitted_ns) <
+           std::tuple(-int64_t{b->priority}, b->submitted_ns);
+  });
+  uint64_t pieces = 0;
+  for (Route* route : active) pieces += order_.send_again(*route);
+  thread_.client().count_again(pieces);
 }
 
 void ServerLink::submit(Route& route) {
@@ -31,6 +77,11 @@ void ServerLink::submit(Route& route) {
   route.priority = op.priority;
   route.submitted_ns = op.started_ns;
   route.in_step = true;
+  record({.stage = Stage::queued,
+          .peer = server_,
+          .round = op.round,
+          .key = whole_key(route.tensor->id),
+          .at_ns = thread_.now_ns()});
   order_.submit(route, route.payload->begin(route));
   touched_ = true;
 }
@@ -42,10 +93,10 @@ void ServerLink::settle() {
 }
 
 void ServerLink::abandon(Route& route) {
+  payloads_.withdraw_offers();
+  let_go(route);  // may end the link, which puts what was sent into the order again
   order_.forget(route);
   touched_ = true;  // what was waiting for its turn may be gone
-  payloads_.withdraw_offers();
-  let_go(route);
 }
 
 // Neither the wire nor a frame that is coming in keeps pointing at the operation.
@@ -62,25 +113,25 @@ bool ServerLink::next(OutFrame& out) {
   out = {};
   out.header.sender = thread_.client().settings().rank;
   for (;;) {
-    const NextStep step = order_.next(now_ns());
+    const NextStep step = order_.next(thread_.now_ns());
     if (step.what == NextStep::Do::wait) return false;
     Route& route = static_cast<Route&>(*step.transfer);
     if (step.what == NextStep::Do::prepare) {
       if (route.payload->prepare(route, step.position)) {
         order_.prepared(step);
       } else {
-        order_.failed(step, now_ns());
+        order_.failed(step, thread_.now_ns());
       }
       continue;
     }
     if (const std::string why = route.why_refused(); !why.empty()) {
       fill_refuse(out, route, step.position, why);
-      order_.refused(step, now_ns());
+      order_.refused(step, thread_.now_ns());
       return true;
     }
     if (fill_push(out, route, step)) return true;
     out.keep.reset();
-    order_.failed(step, now_ns());  // the operation has failed, and takes the route back in a moment
+    order_.failed(step, thread_.now_ns());  // the operation has failed, and takes the route back in a moment
   }
 }
 
@@ -112,9 +163,16 @@ bool ServerLink::fill_push(OutFrame& out, Route& route, const NextStep& step) {
   header.priority = op.priority;
   const auto elements = route.payload->fill(out, route, step.position);
   if (!elements) return false;
-  const uint64_t waited_bytes = order_.sent(step, now_ns());
+  const int64_t now = thread_.now_ns();
+  const uint64_t waited_bytes = order_.sent(step, now);
   if (waited_bytes > 0) op.waited_bytes.fetch_add(waited_bytes, std::memory_order_relaxed);
   if (order_.asks_for_credit()) header.flags |= kFlagWantCredit;
+  record({.stage = Stage::sent,
+          .peer = server_,
+          .round = op.round,
+          .key = header.key,
+          .at_ns = now,
+          .bytes = step.bytes});
   thread_.client().count_push(elements->bytes, step.bytes);
   thread_.client().sample(tensor, tensor.group ? "push of this machine" : "push", header.round, piece,
                           elements->data, elements->bytes, elements->dtype);
@@ -156,8 +214,11 @@ std::byte* ServerLink::begin(const Header& header) {
   thread_.trace_frame("<", *this, header);
   if (header.received > order_.sent_bytes()) throw WireError("the server claims more bytes than it was sent");
   if (header.received > order_.received_bytes()) {
-    order_.credit(header.received, now_ns(), [this] { return link_->round_trip_ns(); });
+    const int64_t now = thread_.now_ns();
+    order_.credit(header.received, now, [this] { return link_->round_trip_ns(); });
     touched_ = true;  // more may be sent
+    const uint64_t in_flight = order_.sent_bytes() - order_.received_bytes();
+    record({.stage = Stage::credit, .peer = server_, .at_ns = now, .bytes = saturated(in_flight)});
   }
   about_ = {};
   if (header.type == FrameType::credit) return nullptr;
@@ -212,7 +273,7 @@ void ServerLink::end(const Header& header, bool landed) {
       const Client& client = thread_.client();
       const bool memory = (header.detail & 0xFF) == static_cast<uint32_t>(FailureKind::memory);
       const std::string who =
-          memory ? client.settings().servers[server_] + ": " : "";  // the server's, not a rank's
+          memory ? thread_.epoch().servers[server_].name + ": " : "";  // the server's, not a rank's
       Failure failure = client.failure_of(header.detail, route->tensor->name + ": " + who + text());
       if (route->tensor->group) {
         route->tensor->group->publish_failure(op, failure);
@@ -228,6 +289,16 @@ void ServerLink::end(const Header& header, bool landed) {
 }
 
 void ServerLink::end_result(const Header& header, Route& route, uint32_t position, bool has_payload) {
+  const bool by_address = (header.flags & kFlagByAddress) != 0;  // then the payload says only where it is
+  const uint32_t elements = route.tensor->cut.length_of(route.pieces[position]);
+  record({.stage = Stage::landed,
+          .peer = server_,
+          .round = header.round,
+          .key = header.key,
+          .at_ns = thread_.now_ns(),
+          .bytes = !by_address         ? header.length
+                   : header.codec != 0 ? header.detail
+                                       : elements});
   if (!has_payload) {
     if (route.tensor->group) route.tensor->group->publish(*route.op, route.pieces[position]);
     return answered(route, position);
@@ -271,18 +342,18 @@ void ServerLink::piece_done(Route& route) {
 
 // ---- what the pool of codecs did
 
-void ServerLink::work_on(const CodecJob& job) { thread_.coded(payloads_.compressed().run(job)); }
+void ServerLink::work_on(const CodecJob& job) { thread_.codec_done(payloads_.compressed().run(job)); }
 
-void ServerLink::coded(const CodecOutcome& coded) {
-  Route& route = *coded.job.route;
-  const uint32_t position = coded.job.position;
-  const bool failed = coded.end == CodecOutcome::End::codec_failed;
-  if (coded.job.kind == CodecJob::Kind::decode) {
-    if (failed) return refuse_result(route, position, coded.error);
-    return landed(route, position, coded.job.bytes);
+void ServerLink::codec_done(const CodecOutcome& outcome) {
+  Route& route = *outcome.job.route;
+  const uint32_t position = outcome.job.position;
+  const bool failed = outcome.end == CodecOutcome::End::codec_failed;
+  if (outcome.job.kind == CodecJob::Kind::decode) {
+    if (failed) return refuse_result(route, position, outcome.error);
+    return landed(route, position, outcome.job.bytes);
   }
-  if (coded.end == CodecOutcome::End::operation_failed) return;  // it takes the route back in a moment
-  if (failed) route.refusal = route.tensor->name + ": " + coded.error;
+  if (outcome.end == CodecOutcome::End::operation_failed) return;  // it takes the route back in a moment
+  if (failed) route.refusal = route.tensor->name + ": " + outcome.error;
   order_.ready(route, position);
   touched_ = true;
 }
@@ -296,6 +367,11 @@ void ServerLink::refuse_result(const Route& route, uint32_t position, const std:
 }
 
 void ServerLink::on_end(byteps::Link&, byteps::Link::End end, const std::string& reason) {
+  try {
+    replay();
+  } catch (const std::bad_alloc&) {  // and so there is nothing to go on with
+    end = byteps::Link::End::exhausted;
+  }
   thread_.link_ended(*this, end, reason);
 }
 

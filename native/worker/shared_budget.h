@@ -23,24 +23,26 @@ class SharedBudget {
     }
   };
   // A link that was refused is told to ask again when it is its turn.
-  class Link {
+  class Sender {
    public:
     virtual void nudge() = 0;  // any thread
 
    protected:
-    ~Link() = default;
+    ~Sender() = default;
   };
   // Asked for only when a sample of the network's speed is due: it costs a system call.
   using RoundTrip = std::function<int64_t()>;
 
   // May this piece go now? If not, the link waits for its turn.
-  virtual bool admit(Link& link, const Place& place, uint64_t bytes, int64_t now_ns) = 0;
+  virtual bool admit(Sender& sender, const Place& place, uint64_t bytes, int64_t now_ns) = 0;
   // This piece goes now, whether there is room or not.
-  virtual void pass(Link& link, uint64_t bytes, int64_t now_ns) = 0;
+  virtual void pass(Sender& sender, uint64_t bytes, int64_t now_ns) = 0;
   // The link has nothing to send any more, or is held back by something else.
-  virtual void withdraw(Link& link) = 0;
+  virtual void withdraw(Sender& sender) = 0;
   // Servers are done with so many bytes more.
   virtual void received(uint64_t bytes, int64_t now_ns, const RoundTrip& round_trip_ns) = 0;
+  // So many bytes that were in flight are void: the connection of their link is gone.
+  virtual void lost(uint64_t bytes) = 0;
   // What a link that has sent so many bytes may have in flight.
   virtual uint64_t part(uint64_t link_sent_bytes, uint64_t piece_bytes) = 0;
 

@@ -14,19 +14,19 @@ class SpeedMeter {
  public:
   static constexpr int64_t kWindowS = 10;
 
-  void add(uint64_t bytes) {
+  void add(uint64_t bytes, int64_t now) {
     std::lock_guard lock(mutex_);
-    const int64_t second = now_ns() / kNanosecondsPerSecond;
+    const int64_t second = now / kNanosecondsPerSecond;
     if (first_ < 0) first_ = second;
     Slot& slot = slots_[static_cast<size_t>(second % kSlots)];
     if (slot.second != second) slot = {second, 0};
     slot.bytes += bytes;
   }
 
-  double bytes_per_s() const {
+  double bytes_per_s(int64_t now) const {
     std::lock_guard lock(mutex_);
     if (first_ < 0) return 0;
-    const int64_t second = now_ns() / kNanosecondsPerSecond;
+    const int64_t second = now / kNanosecondsPerSecond;
     uint64_t bytes = 0;
     for (const Slot& slot : slots_) {
       if (slot.second > second - kWindowS && slot.second <= second) bytes += slot.bytes;

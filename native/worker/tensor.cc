@@ -1,6 +1,7 @@
 #include "worker/tensor.h"
 
 #include "local/group.h"
+#include "observe/ring.h"
 #include "wire/header.h"
 #include "worker/client.h"
 
@@ -34,6 +35,11 @@ void Tensor::start(const std::shared_ptr<Operation>& op) {
       if (codec && !(op->flags & kFlagBroadcast)) op->coding = codec->begin(op->round, op->lr);
     }
   }
+  record({.stage = Stage::ready,
+          .round = op->round,
+          .key = whole_key(id),
+          .at_ns = op->started_ns,
+          .bytes = saturated(cut.tensor_bytes)});
   if (failure) op->fail(std::move(failure));
   if ((routes.empty() && !group) || op->failing()) {
     op->finish();

@@ -25,7 +25,7 @@ class Tensor;
 struct Route : Transfer {
   ServerLink* link = nullptr;
   Tensor* tensor = nullptr;
-  std::shared_ptr<Operation> op;  // the operation under way
+  std::shared_ptr<Operation> op;  // the operation in flight
   Payload* payload = nullptr;     // how its contributions and results travel
   bool by_address = false;        // the server may read what it pushes in our memory
   uint32_t left = 0;              // pieces of it whose results have not landed
@@ -61,9 +61,9 @@ class Tensor : public GroupTensor, public std::enable_shared_from_this<Tensor> {
   // Any thread.
   void submit(std::shared_ptr<Operation> op);
   void finished(Operation& op);
-  // Every operation from now on fails with this. Returns the one under way, if any.
+  // Every operation from now on fails with this. Returns the one in flight, if any.
   std::shared_ptr<Operation> poison(const Failure& failure) noexcept;
-  // The operation under way, if any.
+  // The operation in flight, if any.
   std::shared_ptr<Operation> front();
   // This rank's pieces begin their way to the servers.
   void post_routes(const std::shared_ptr<Operation>& op);
@@ -74,7 +74,7 @@ class Tensor : public GroupTensor, public std::enable_shared_from_this<Tensor> {
   void start(const std::shared_ptr<Operation>& op);
 
   std::mutex mutex_;
-  std::deque<std::shared_ptr<Operation>> queue_;  // front: under way
+  std::deque<std::shared_ptr<Operation>> queue_;  // front: in flight
   uint32_t next_round_ = 0;
   Failure poison_;
 };

@@ -1,7 +1,7 @@
 // The codec side of a tensor on a worker: state and buffers of the partitions that this rank pushes.
 //
 // All memory is allocated when the tensor is declared. The state (error, step, learning rate of the last
-// round) belongs to the training state: Python saves and restores it while no operation is under way.
+// round) belongs to the training state: Python saves and restores it while no operation is in flight.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,9 @@ Importing this package is cheap: NumPy is loaded by the first operation on an ar
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from byteps.errors import (
@@ -62,6 +64,8 @@ __all__ = [
     "get_pushpull_speed",
     "init",
     "is_initialized",
+    "join",
+    "join_context",
     "local_rank",
     "local_size",
     "poll",
@@ -71,6 +75,7 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
     "synchronize",
 ]
@@ -174,6 +179,55 @@ def synchronize(handle: Handle[T]) -> T:
 def barrier() -> None:
     """Wait until every rank has come to its barrier. Raises PeerLostError, or OperationTimeoutError."""
     _current.required("barrier").barrier()
+
+
+def join() -> int:
+    """This rank is out of data: take part with nothing until all ranks are. Returns the last that had some.
+
+    Averages of the others are over those who still have data. Inside ``join_context()``, or anywhere in a
+    job with BYTEPS_JOIN=1; every rank calls it.
+    """
+    session = _current.required("join")
+    if session.size == 1:
+        return 0
+    if session.joining is None:
+        raise ConfigError(
+            "join: the other ranks do not expect it, and would wait for this one; train inside "
+            "join_context(), or set BYTEPS_JOIN=1 for the whole job"
+        )
+    return session.joining.join()
+
+
+@contextlib.contextmanager
+def join_context() -> Iterator[None]:
+    """Ranks inside may run out of data at different times; the end of it is a ``join()``.
+
+        with byteps.join_context():
+            for array in my_arrays:          # another number on each rank
+                mean = byteps.push_pull(array, name="mean")   # over those who still have one
+
+    Every rank enters it, and begins the same operations in the same order as the others that have data, from
+    one thread. Each is announced by a small sum. After an exception nobody is waited for.
+    """
+    session = _current.required("join_context")
+    before = session.joining
+    if before is None:
+        session.expect_uneven_data(True)
+    try:
+        yield
+        join()
+    finally:
+        if before is None:
+            session.expect_uneven_data(False)
+
+
+def step() -> None:
+    """Say that a step of the training has ended, for traces and figures per step.
+
+    Only for loops that use neither a ``DistributedOptimizer``, nor ``DistributedDataParallel``, nor another
+    of this package's parts that end a step: those say it themselves. Once it has been called, only it counts.
+    """
+    _current.required("step").steps.mark_by_script()
 
 
 def get_pushpull_speed() -> tuple[float, float]:

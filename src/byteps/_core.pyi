@@ -39,6 +39,34 @@ class FailureKind(enum.Enum):
     UNREACHABLE = 7
     SILENT = 8
 
+class Epoch:
+    """Who is in the job and where keys can live, as workers and servers are told."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        ranks: list[str],
+        hosts: list[str],
+        children: list[str],
+        child_of: list[int],
+        servers: list[tuple[str, int]],
+    ) -> None:
+        """Names and hosts of the ranks; the children they contribute for; names and shards of the servers."""
+    @property
+    def number(self) -> int: ...
+    @property
+    def ranks(self) -> list[str]: ...
+    @property
+    def hosts(self) -> list[str]: ...
+    @property
+    def children(self) -> list[str]: ...
+    @property
+    def child_of(self) -> list[int]: ...
+    @property
+    def servers(self) -> list[tuple[str, int]]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
 class Event:
     """A failure of a member or of this process, a line for the log, or a beat of a peer."""
 
@@ -51,6 +79,9 @@ class Event:
     @property
     def number(self) -> int:
         """The level of a line; else the rank of whom it is about or the peer of a ``Liveness``; -1: none."""
+    @property
+    def connection(self) -> int:
+        """The tag of the connection whose end it is; 0: it is about none."""
     @property
     def text(self) -> str: ...
 
@@ -87,6 +118,7 @@ class Codec:
         scaling: bool = False,
         l2: bool = False,
         natural: bool = False,
+        nearest: bool = False,
         feedback: bool = False,
         halves: bool = False,
         seed: int = 1,
@@ -117,6 +149,7 @@ class CodecParams:
         scaling: bool = False,
         l2: bool = False,
         natural: bool = False,
+        nearest: bool = False,
         halves: bool = False,
         feedback: str = "",
         seed: int = 1,
@@ -180,14 +213,50 @@ class LocalGroup:
         pids: list[int],
         peers_readable: bool,
         has_parent: bool,
+        spin_ns: int = 0,
     ) -> None:
         """Takes the descriptors. ``ranks`` are those of the job, all lists by local rank."""
+
+def cipher_seconds(nbytes: int) -> tuple[float, float]:
+    """Processor seconds of this machine's best cipher, to seal and to open."""
+
+def libcrypto_version() -> str:
+    """In its own words; this and the next raise RuntimeError where OpenSSL's libcrypto cannot be had."""
+
+def ciphers() -> list[str]:
+    """Those that libcrypto has here, the one that this processor does best first."""
+
+def x25519_public(own_private: bytes) -> bytes:
+    """Empty where libcrypto has no X25519."""
+
+def x25519_shared(own_private: bytes, their_public: bytes) -> bytes:
+    """Empty if the other's half is none."""
+
+class SessionKeys:
+    """What both ends of an encrypted connection have agreed on, as this end sees it."""
+
+    def __init__(self, cipher: str, sending: bytes, receiving: bytes) -> None: ...
+    @property
+    def cipher(self) -> str: ...
+
+class Sealer:
+    def __init__(self, keys: SessionKeys) -> None: ...
+    def seal(self, data: bytes) -> bytes:
+        """As many records as it takes; one that says goodbye for no data."""
+
+class Opener:
+    def __init__(self, keys: SessionKeys) -> None: ...
+    def feed(self, data: bytes) -> bytes:
+        """All that can be opened by now; WireError says what was done to the records on their way."""
+    @property
+    def at_boundary(self) -> bool:
+        """Nothing of a record is here that is not whole yet."""
 
 class Liveness:
     def __init__(self, job: int, interval_s: float, timeout_s: float) -> None: ...
     def fileno(self) -> int: ...
-    def add(self, fd: int, peer: int) -> None:
-        """Takes the fd, one of the peer's lines."""
+    def add(self, fd: int, peer: int, keys: SessionKeys | None = None) -> None:
+        """Takes the fd, one of the peer's lines; with keys it is encrypted."""
     def remove(self, peer: int) -> None: ...
     def listen_for(self, peer: int) -> None:
         """Its next beat becomes an event."""
@@ -201,12 +270,9 @@ class Aggregator:
     def __init__(
         self,
         job: int,
-        epoch: int,
+        epoch: Epoch,
         shards: int,
-        children: list[str],
         *,
-        ranks: list[str],
-        child_of: list[int],
         deterministic: bool = True,
         scheduled: bool = False,
         asynchronous: bool = False,
@@ -216,10 +282,25 @@ class Aggregator:
         debug: bool = False,
         debug_key: str = "",
         sample: str = "",
+    ) -> None: ...
+    def enter(self, epoch: Epoch) -> None:
+        """The next epoch: all connections end. With the same children, results and open rounds stay."""
+    def clear(self) -> None:
+        """Forget every tensor, its results and the state of its codec."""
+    def attach(
+        self,
+        shard: int,
+        rank: int,
+        fd: int,
+        checksum: bool,
+        peer_pid: int = 0,
+        keys: SessionKeys | None = None,
+        tag: int = 0,
     ) -> None:
-        """Names of children and ranks; child_of[rank] is the child that a rank contributes for."""
-    def attach(self, shard: int, rank: int, fd: int, checksum: bool, peer_pid: int = 0) -> None:
-        """Takes the fd of an authenticated connection; peer_pid not 0: payloads may go by address."""
+        """Takes the fd of an authenticated connection, in the place of that which the rank has, if any.
+
+        peer_pid not 0: payloads may go by address. tag: ``connection`` of the event of its end.
+        """
     def declare(
         self,
         tensor_id: int,
@@ -279,30 +360,38 @@ class Client:
     def __init__(
         self,
         job: int,
-        epoch: int,
+        epoch: Epoch,
         rank: int,
         *,
         credit_bytes: int,
         op_timeout_s: float,
         stall_warn_s: float,
-        servers: list[str],
-        worker_hosts: list[str],
-        child_of: list[int] = ...,
         verbose: int = 0,
         sample: str = "",
         telemetry: bool = True,
-        ranks: int = 1,
         codec_threads: int = 0,
         piece_bytes: int = ...,
         tolerated_silence_s: float = 0.0,
     ) -> None: ...
     def connect(
-        self, server: int, shard: int, fd: int, checksum: bool, nearby: bool, peer_pid: int = 0
+        self,
+        server: int,
+        shard: int,
+        fd: int,
+        checksum: bool,
+        nearby: bool,
+        peer_pid: int = 0,
+        keys: SessionKeys | None = None,
+        tag: int = 0,
     ) -> None:
-        """Takes the fd of an authenticated connection, perhaps on this machine; before start().
+        """Takes the fd of an authenticated connection, perhaps on this machine.
 
         peer_pid not 0: the server and this process can read each other, and payloads go by address.
+        tag: ``connection`` of the event of its end. After start(): the successor of one that has ended; what
+        has no answer is sent again over it.
         """
+    def enter(self, epoch: Epoch) -> None:
+        """The next epoch, with the same workers: operations go on when its connections have been given."""
     def join(self, group: LocalGroup) -> None:
         """The ranks of this machine reduce among themselves; before start()."""
     def start(self) -> None: ...
@@ -342,3 +431,15 @@ class Client:
     def counters(self) -> dict[str, int]: ...
     def speed_bytes_per_s(self) -> float: ...
     def close(self) -> None: ...
+
+STAGES: tuple[str, ...]  # by their number in an event
+EVENT_BYTES: int
+
+def read_rings(since: list[int] = []) -> list[tuple[str, int, int, bytes]]:
+    """Of every thread that has recorded events: its name, where to read on, events lost, events packed.
+
+    ``since`` has where to read on, ring by ring. The layout of an event: ``byteps.observe.ring``.
+    """
+
+def record_step(step: int) -> None:
+    """A step ends now; into the ring of this thread."""

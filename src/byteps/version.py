@@ -1,3 +1,3 @@
-"""The version of this package; a test compares it with pyproject.toml."""
+"""The version of this package; written here alone: the build reads it."""
 
 __version__ = "0.1.0"

@@ -98,8 +98,8 @@ def test_a_link_that_stays_away_is_named(host: str, tmp_path: Path) -> None:
 )
 def test_two_members_that_cannot_reach_each_other_are_named(ways: str, elements: int, tmp_path: Path) -> None:
     layout = Layout(2, 0, 2)
-    args = (str(tmp_path / "stop"), elements)
-    with Lab(layout.hosts, RATE_MBIT) as lab, lab_job(lab, layout, args, {}) as job:
+    args, env = (str(tmp_path / "stop"), elements), {"BYTEPS_RECONNECT_S": "2"}
+    with Lab(layout.hosts, RATE_MBIT) as lab, lab_job(lab, layout, args, env) as job:
         if ways != "to the worker":
             lab.cut("w0", "s1")
         if ways != "to the server":
@@ -115,6 +115,24 @@ def test_two_members_that_cannot_reach_each_other_are_named(ways: str, elements:
         for process in (job.scheduler, *job.servers):
             assert process is not None and process.exit_code == 1, job.describe()
             assert "cannot reach each other" in process.output, job.describe()
+
+
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+def test_a_cut_that_outlasts_a_data_connection_and_heals_in_time_ends_no_job(
+    elements: int, tmp_path: Path
+) -> None:
+    layout, stop = Layout(2, 0, 2), tmp_path / "stop"
+    env = {"BYTEPS_RECONNECT_S": "20"}
+    with Lab(layout.hosts, RATE_MBIT) as lab, lab_job(lab, layout, (str(stop), elements), env) as job:
+        for ends in (("w0", "s1"), ("s1", "w0")):
+            lab.cut(*ends)
+        # The worker gives its connections up after the time-out and a little more, and connects in vain.
+        job.workers[0].wait_line("connecting again", NOTICE_S)
+        for ends in (("w0", "s1"), ("s1", "w0")):
+            lab.heal(*ends)
+        job.workers[0].wait_line("was made again", NOTICE_S)
+        steps = finish(job, stop)
+        assert len(set(steps)) == 1, job.describe()
 
 
 def test_a_cut_between_two_steps_is_no_error_before_something_is_wanted(tmp_path: Path) -> None:

@@ -47,12 +47,10 @@ class Shape:
     env: dict[str, str] = field(default_factory=dict)
 
 
-RANKS = Shape(("-n", "2"), lambda rank: f"rank {rank}")
-OWN_SERVER = Shape(("-n", "2"), lambda rank: f"rank {rank}", env={"BYTEPS_ENABLE_IPC": "0"})
+RANKS = Shape(("-n", "2"), lambda rank: f"worker {rank}")
+OWN_SERVER = Shape(("-n", "2"), lambda rank: f"worker {rank}", env={"BYTEPS_ENABLE_IPC": "0"})
 SERVERS = Shape(("--workers", "2", "--servers", "1"), lambda rank: f"worker {rank}")
-MACHINES = Shape(
-    ("--workers", "2", "-n", "2", "--servers", "1"), lambda rank: f"worker {rank // 2}.{rank % 2}", ranks=4
-)
+MACHINES = Shape(("--workers", "2", "-n", "2", "--servers", "1"), lambda rank: f"worker {rank}", ranks=4)
 HOSTS = Shape(
     ("--env", MARK, "-H", "127.0.0.1,127.0.0.2", "--servers", "1"),
     lambda rank: f"worker {rank}@127.0.0.{rank + 1}",
@@ -213,7 +211,7 @@ def test_a_stopped_rank_is_named_though_the_others_compute(start: Start) -> None
 
 def test_who_is_silent_and_then_dies_is_told_by_its_death(start: Start) -> None:
     """As one whose core is written: it says nothing for seconds, and then it ends."""
-    running = start("run", FAST, (RANKS, 1), (SERVERS, 1))
+    running = start("run", {**FAST, "BYTEPS_LOG_LEVEL": "INFO"}, (RANKS, 1), (SERVERS, 1))
     for job in running:
         job.formed()
         os.kill(job.pid("worker"), signal.SIGSTOP)
@@ -230,7 +228,7 @@ def test_a_rank_that_never_comes(start: Start) -> None:
         assert job.job.end() == 1, job.job.said
         last = job.job.said.splitlines()[-1]
         assert re.search(r"failed after [0-9.]+ s: (this (worker|server) could|the job did) not", last), last
-        assert re.search(r"missing worker (1|0 \(local rank 1\))", last), last
+        assert re.search(r"missing worker 1", last), last
 
 
 def test_a_rank_that_lives_and_does_not_push(start: Start) -> None:
@@ -265,7 +263,7 @@ def test_a_launcher_that_has_only_noticed_names_whom_it_was_told_of(tmp_path: Pa
         assert [worker.end() for worker in workers] == [1, 137], workers[0].said
         own, other = (worker.said.splitlines()[-1] for worker in workers)
         lost = rf"worker 1 \(host .*, pid {pids[1]}\) was lost: its connection closed"
-        assert re.search(rf"failed after [0-9.]+ s: {lost}; after it, worker 0 exited with code 1", own), own
+        assert re.search(rf"failed after [0-9.]+ s: {lost}", own), own
         assert re.search(rf"failed after [0-9.]+ s: worker 1 {KILLED}", other), other
         for service in services:
             assert service.end() == 1 and re.search(lost, service.said), service.said

@@ -27,6 +27,9 @@ CODECS: list[dict[str, Any]] = [
     {"compressor": "randomk", "k": 0.1},
     {"compressor": "randomk", "k": 20, "ef": "sparse", "momentum": "nesterov"},
     {"compressor": "dithering", "k": 4},
+    {"compressor": "int8"},
+    {"compressor": "int8", "ef": "vanilla", "momentum": "nesterov"},
+    {"compressor": "int4", "ef": "corrected", "rounding": "stochastic"},
     {"compressor": "dithering", "k": 6, "partition": "natural", "normalize": "l2", "ef": "vanilla"},
 ]
 

@@ -14,6 +14,8 @@ import byteps.jax as bps
 from byteps.errors import ConfigError, DeclarationError, NotInitializedError, UnsupportedTensorError
 from byteps.tensor import dtypes
 from byteps.testing import exact
+from byteps.worker import current
+from byteps.worker.steps import Steps
 
 jax.config.update("jax_enable_x64", True)
 
@@ -271,3 +273,16 @@ def halves_travel() -> None:
     gradients = {"w": jnp.array([1 / 3, 1e-5], "float32")}
     updates, _ = jax.jit(optimizer.update)(gradients, optimizer.init(gradients))
     np.testing.assert_array_equal(updates["w"], -gradients["w"].astype("float16").astype("float32"))
+
+
+@check
+def steps_are_known_without_help() -> None:
+    seen: list[int] = []
+    current.required("a test").steps = Steps(seen.append)
+    optimizer = bps.distributed(optax.sgd(0.1))
+    weights = {"w": jnp.ones(4)}
+    state = optimizer.init(weights)
+    for _ in range(3):
+        updates, state = optimizer.update(weights, state, weights)
+        jax.block_until_ready(updates)
+    assert seen == [1, 2, 3]

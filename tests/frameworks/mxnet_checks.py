@@ -13,6 +13,8 @@ from mxnet import autograd, gluon
 import byteps.mxnet as bps
 from byteps.errors import ConfigError, DeclarationError, NotInitializedError
 from byteps.testing import exact
+from byteps.worker import current
+from byteps.worker.steps import Steps
 
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
 SGD = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
@@ -246,6 +248,8 @@ def declared_by_the_original_words() -> None:
     bps.byteps_declare_tensor(
         "scaled", byteps_compressor_type="onebit", byteps_compressor_onebit_scaling="true"
     )
+    bps.byteps_declare_tensor("block", byteps_compressor_type="int8", byteps_block_rounding="nearest")
+    assert params_of("block", None) == {"compressor": "int8", "rounding": "nearest"}
     assert params_of("scaled", None) == {"compressor": "onebit", "scaling": True}
 
 
@@ -320,3 +324,18 @@ def wrong_use_is_said() -> None:
     trainer = bps.DistributedTrainer(several.collect_params(), "sgd")
     with raises(ConfigError, "2 devices"):
         trainer.allreduce_grads()
+
+
+@check
+def steps_are_known_without_help() -> None:
+    seen: list[int] = []
+    current.required("a test").steps = Steps(seen.append)
+    net = gluon.nn.Dense(3, in_units=4, prefix="steps_")
+    net.initialize()
+    trainer = bps.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    for _ in range(3):
+        with autograd.record():
+            loss = net(mx.nd.ones((2, 4))).sum()
+        loss.backward()
+        trainer.step(2)
+    assert seen == [1, 2, 3]

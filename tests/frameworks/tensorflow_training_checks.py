@@ -12,6 +12,8 @@ from frame_suite import Array, check, check_before_init, close, data, raises
 import byteps.tensorflow as bps
 from byteps.errors import ConfigError, NotInitializedError
 from byteps.tensorflow.distribute import MirroredStrategy
+from byteps.worker import current
+from byteps.worker.steps import Steps
 
 v1 = tf.compat.v1
 
@@ -66,6 +68,16 @@ def tape_against_one_process() -> None:
     wanted = trained(0, x, y, distributed=False, graph=False)
     for graph in (False, True):
         close(trained(bps.rank(), part(x), part(y), distributed=True, graph=graph), wanted)
+
+
+@check
+def steps_are_known_without_help() -> None:
+    x, y = data()
+    for graph in (False, True):
+        seen: list[int] = []
+        current.required("a test").steps = Steps(seen.append)
+        trained(0, part(x), part(y), distributed=True, graph=graph)
+        assert seen == list(range(1, 11)), seen
 
 
 def clipped(seed: int, x: Array, y: Array, distributed: bool, graph: bool) -> list[Array]:

@@ -252,6 +252,9 @@ def the_hook_of_ddp_compresses() -> None:
         def index(self) -> int:
             return 0
 
+        def is_last(self) -> bool:
+            return True
+
     for number, params in enumerate(DOCUMENTED):
         state = bps.CommHookState(params, name=f"hook {number}")
         bucket: Any = Bucket(torch.randn(3000))

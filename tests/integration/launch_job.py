@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import byteps
 
@@ -115,7 +116,7 @@ def bpslaunch(*args: str, **env: str) -> Job:
 
 
 def supervise(
-    specs: Iterable[Sequence[object]], times: dict[str, float] | None = None, **options: int
+    specs: Iterable[Sequence[object]], times: dict[str, float] | None = None, **options: Any
 ) -> Job:
     """``specs``: (label, shell command) or (label, [argv]); the role is the first word of the label."""
     rows = []

@@ -33,6 +33,10 @@ _CODECS: list[dict[str, object]] = [
     {"compressor": "dithering", "k": 3, "partition": "natural"},
     {"compressor": "dithering", "k": 6, "partition": "natural", "normalize": "l2"},
     {"fp16": True},
+    {"compressor": "int8", "rounding": "stochastic"},
+    {"compressor": "int8", "rounding": "nearest"},
+    {"compressor": "int4", "rounding": "stochastic"},
+    {"compressor": "int4", "rounding": "nearest"},
 ]
 
 

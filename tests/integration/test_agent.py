@@ -187,7 +187,7 @@ def test_what_login_scripts_print_does_no_harm(tmp_path: Path) -> None:
     ssh = fake_ssh(tmp_path, "echo 'Welcome to node1!'; printf 'no end of line'; eval \"$remote\"")
     job = run(bpslaunch("--ssh", ssh, "-H", "node1:2", "sh", "-c", "echo $RANK"))
     assert job.process.returncode == 0, job.said
-    assert (job.lines("rank 0@node1"), job.lines("rank 1@node1")) == (["0"], ["1"])
+    assert (job.lines("worker 0@node1"), job.lines("worker 1@node1")) == (["0"], ["1"])
 
 
 def test_another_version_is_said(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from byteps.launcher import local
+from byteps.launcher import here
 
 PAGE = Path(__file__).parents[2] / "docs" / "pytorch-backend.md"
 TEXT = PAGE.read_text()
@@ -37,7 +37,7 @@ def test_every_link_leads_somewhere() -> None:
 def test_the_script_trains(command: str, tmp_path: Path) -> None:
     for client in ("accelerate", "lightning"):
         if client in command and importlib.util.find_spec(client) is None:
-            pytest.skip(f"{client} is not installed; requirements/dev.txt has it")
+            pytest.skip(f"{client} is not installed; requirements/test.txt has it")
     for name, script in SCRIPTS.items():
         (tmp_path / name).write_text(script)
     argv = [part for word in command.split() for part in PROGRAMS.get(word, (word,))]
@@ -50,7 +50,7 @@ def test_the_script_trains(command: str, tmp_path: Path) -> None:
         "PYTHONWARNINGS": "ignore",
         "HF_HUB_OFFLINE": "1",
     }
-    with local.reserve() as master:
+    with here.reserve() as master:
         environment["PET_MASTER_PORT"] = str(master.getsockname()[1])  # torchrun's 29500 may be in use
         done = subprocess.run(
             argv,

@@ -68,8 +68,20 @@ def test_one_host_needs_no_checksum() -> None:
         ours = socket.create_connection(listener.getsockname(), LIMIT_S)
         theirs, _ = listener.accept()
     with ours, theirs:
-        settings = [address.wants_checksum(setting, ours) for setting in ("auto", "on", "off")]
+        settings = [address.wants_checksum(setting, ours, sealed=False) for setting in ("auto", "on", "off")]
     assert settings == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("setting", "plain", "sealed"), [("auto", True, False), ("on", True, True), ("off", False, False)]
+)
+def test_between_hosts_a_cipher_checks_better(
+    setting: str, plain: bool, sealed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "same_host", lambda sock: False)
+    with socket.socket() as ours:
+        assert address.wants_checksum(setting, ours, sealed=False) is plain
+        assert address.wants_checksum(setting, ours, sealed=True) is sealed
 
 
 def test_loopback_addresses() -> None:
@@ -90,7 +102,7 @@ def test_nothing_behind_the_handshake_is_read(secret: bytes) -> None:
         listener = address.listen("127.0.0.1", range(1), "X")
         host, port = listener.getsockname()
 
-        def welcome(sock: socket.socket, hello: Hello, epoch: int) -> None:
+        def welcome(sock: socket.socket, hello: Hello, epoch: int, keys: object) -> None:
             arrived.set_result(sock)
 
         acceptor = Acceptor(listener, Credentials("job", secret), lambda hello, epoch: "", welcome)

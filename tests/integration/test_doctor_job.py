@@ -52,8 +52,7 @@ def test_wrong_settings_and_wrong_use() -> None:
 def test_a_job_that_measures_itself(shape: tuple[str, ...]) -> None:
     job = run(bpslaunch(*shape, *BPS, "doctor", "--json"))
     assert job.process.returncode == 0, job.said
-    first = "rank 0" if shape[0] == "-n" else "worker 0.0"
-    report = json.loads("\n".join(job.lines(first)))
+    report = json.loads("\n".join(job.lines("worker 0")))
     found = {row["check"]: row for row in report["findings"]}
     workers, servers = (2, 0) if shape[0] == "-n" else (4, 2)
     assert found["job"]["text"] == f"epoch 1: {workers} workers, {servers} servers"

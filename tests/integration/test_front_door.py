@@ -25,10 +25,10 @@ def test_a_script_in_place_of_a_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "labels"),
     [
-        (["-np", "2"], ["rank 0", "rank 1"]),
+        (["-np", "2"], ["worker 0", "worker 1"]),
         (["--workers", "2"], ["worker 0", "worker 1"]),
-        (["-H", "localhost:2"], ["rank 0@localhost", "rank 1@localhost"]),
-        (["--nnodes", "1", "--node-rank", "0", "-n", "2"], ["rank 0", "rank 1"]),
+        (["-H", "localhost:2"], ["worker 0@localhost", "worker 1@localhost"]),
+        (["--nnodes", "1", "--node-rank", "0", "-n", "2"], ["worker 0", "worker 1"]),
     ],
 )
 def test_env_and_chdir_reach_every_process(args: list[str], labels: list[str], tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_ports_that_are_asked_for_are_used(tmp_path: Path) -> None:
     script = JOINS + "; import os; print(os.environ['MASTER_PORT'], os.environ['DMLC_PS_ROOT_PORT'])"
     job = run(bpslaunch("-n", "2", *words, "python", "-c", script))
     assert job.process.returncode == 0, job.said
-    assert job.lines("rank 1") == ["size 2", f"{master} {root}"]
+    assert job.lines("worker 1") == ["size 2", f"{master} {root}"]
 
 
 def test_files_of_output_are_where_bpslaunch_was_called(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_files_of_output_are_where_bpslaunch_was_called(tmp_path: Path) -> None:
     shell = f"cd {tmp_path} && exec bpslaunch --log-dir logs --chdir work -n 2 pwd"
     job = run(Job(["/bin/sh", "-c", shell]))
     assert job.process.returncode == 0, job.said
-    assert (tmp_path / "logs" / "rank-1.log").read_text() == f"{tmp_path}/work\n"
+    assert (tmp_path / "logs" / "worker-1.log").read_text() == f"{tmp_path}/work\n"
 
 
 @pytest.mark.parametrize("args", [["-n", "2"], ["--workers", "2", "--servers", "1"], ["-H", "localhost:2"]])

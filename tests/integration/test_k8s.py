@@ -118,7 +118,7 @@ def test_kubectl_gets_the_manifest_over_its_input(tmp_path: Path) -> None:
 def test_without_pyyaml_it_is_json(tmp_path: Path) -> None:
     (tmp_path / "yaml.py").write_text("raise ImportError('not here')\n")
     job = run(bpslaunch(*ARGS, "--dry-run", "true", PYTHONPATH=f"{tmp_path}:{environment()['PYTHONPATH']}"))
-    assert job.out.startswith(b"{") and "byteps[k8s]" in job.said
+    assert job.out.startswith(b"{") and "byteps-train[k8s]" in job.said
     assert [each["kind"] for each in yaml.safe_load(job.out)["items"]] == ["Secret", "Service", "JobSet"]
 
 
@@ -154,7 +154,7 @@ def test_a_dockerfile_names_what_exists(name: str) -> None:
     ]
     if torch:
         assert (
-            torch[0].replace("TORCH_VERSION=", "torch==") in (ROOT / "requirements" / "dev.txt").read_text()
+            torch[0].replace("TORCH_VERSION=", "torch==") in (ROOT / "requirements" / "demo.txt").read_text()
         )
 
 

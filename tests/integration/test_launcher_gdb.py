@@ -31,11 +31,11 @@ def test_a_crash_prints_all_threads_and_python_frames() -> None:
     job = run(bpslaunch("-n", "2", sys.executable, "-c", CRASH, BYTEPS_ENABLE_GDB="1"))
     assert job.process.returncode == 128 + signal.SIGSEGV
     text = job.out.decode() + job.said
-    crashed = [line for line in text.splitlines() if line.startswith("[rank 1] ")]
-    assert sum(line.startswith("[rank 1] Thread ") for line in crashed) >= 2
-    assert any(line.startswith("[rank 1] #0 ") for line in crashed)
+    crashed = [line for line in text.splitlines() if line.startswith("[worker 1] ")]
+    assert sum(line.startswith("[worker 1] Thread ") for line in crashed) >= 2
+    assert any(line.startswith("[worker 1] #0 ") for line in crashed)
     assert any("in here_it_goes_wrong" in line for line in crashed)  # Python's own words
-    assert "rank 1 was ended by SIGSEGV (code 139)" in job.said
+    assert "worker 1 was ended by SIGSEGV (code 139)" in job.said
 
 
 @needs_gdb

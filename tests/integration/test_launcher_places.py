@@ -33,7 +33,7 @@ def test_ranks_run_where_they_are_told_and_the_scheduler_everywhere() -> None:
     a, b = CPUS[:2]
     job = run(bpslaunch("-n", "2", sys.executable, "-c", PLACES, BYTEPS_VISIBLE_CPU_CORES=f"{a}:{b}"))
     assert job.process.returncode == 0, job.said
-    first, second = job.lines("rank 0"), job.lines("rank 1")
+    first, second = job.lines("worker 0"), job.lines("worker 1")
     assert first[0] == f"at [{a}] 1" and second[0] == f"at [{b}] 1"
     assert first[1].startswith("memory prefer") and second[1].startswith("memory prefer")
     assert first[2] == f"scheduler at {CPUS}"
@@ -50,7 +50,7 @@ def test_a_number_of_threads_that_is_set_stays() -> None:
             BYTEPS_VISIBLE_CPU_CORES=f"{a}:{b}",
         )
     )
-    assert job.lines("rank 0") == job.lines("rank 1") == ["5"]
+    assert job.lines("worker 0") == job.lines("worker 1") == ["5"]
 
 
 def test_a_dry_run_shows_cores_or_says_why_there_are_none() -> None:

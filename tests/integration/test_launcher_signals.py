@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
 import pytest
-from launch_job import BPSLAUNCH, LIMIT_S, Job, bpslaunch, child_of, ended, environment, supervise
+from launch_job import BPSLAUNCH, LIMIT_S, Job, bpslaunch, child_of, ended, environment, run, supervise
 
 READY = "echo ready $$"
 WAIT = "while :; do sleep 1000; done"
@@ -130,7 +133,7 @@ def test_of_two_failures_the_first_counts_however_late_the_launcher_looks(tmp_pa
     for gate in gates:
         os.mkfifo(gate)
     specs = [(f"worker {i}", f"{READY}; read x < {gates[i]}; exit {5 - 2 * i}") for i in range(2)]
-    with supervise(specs) as job:
+    with supervise(specs, BYTEPS_LOG_LEVEL="INFO") as job:
         pids = [int(job.expect(rf"\[worker {i}\] ready (\d+)").group(1)) for i in range(2)]
         supervisor = child_of(job.process.pid)
         os.kill(supervisor, signal.SIGSTOP)
@@ -139,7 +142,7 @@ def test_of_two_failures_the_first_counts_however_late_the_launcher_looks(tmp_pa
             assert ended(pids[i])
         os.kill(supervisor, signal.SIGCONT)
         assert job.end() == 3
-    assert "worker 1 exited with code 3; after it, worker 0 exited with code 5" in job.said
+    assert job.said.endswith(": worker 1 exited with code 3; after it, worker 0 exited with code 5\n")
 
 
 def test_a_reader_that_goes_ends_the_job() -> None:
@@ -235,13 +238,35 @@ TWO_RANKS = (
 
 def test_ctrl_c_on_a_terminal_reaches_each_worker_once() -> None:
     terminal = Terminal(*TWO_RANKS, sys.executable, "-c", COUNTS, "1")
-    terminal.expect(b"[rank 0]\x1b[0m ready")
-    terminal.expect(b"[rank 1]\x1b[0m ready")
+    terminal.expect(b"[worker 0]\x1b[0m ready")
+    terminal.expect(b"[worker 1]\x1b[0m ready")
     terminal.type(b"\x03")
     assert terminal.end() == 130
     # A line that came in two parts was shown unfinished, and then drawn again.
     seen = re.sub(rb"[^\r\n]*\r\x1b\[K", b"", terminal.out)
     assert seen.count(b"got ['SIGINT']") == 2, terminal.out
+
+
+LOOKS = """
+import os, sys
+columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+print(sys.stdout.isatty(), sys.stderr.isatty(), columns, os.isatty(0), flush=True)
+for step in range(3):
+    print(f"\\rstep {step}", end="", flush=True)
+print()
+"""
+
+
+def test_ranks_have_a_terminal_where_the_launcher_has_one(tmp_path: Path) -> None:
+    (tmp_path / "looks.py").write_text(LOOKS)
+    terminal = Terminal(*TWO_RANKS, sys.executable, str(tmp_path / "looks.py"))
+    fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    assert terminal.end() == 0
+    assert re.search(rb"\[worker 1\]\x1b\[0m True True (68|20) False", terminal.out), terminal.out
+    assert re.search(rb"\[worker 0\]\x1b\[0m True True (68|20) True", terminal.out), terminal.out
+    assert re.search(rb"\[worker 0\]\x1b\[0m step 2\r?\n", terminal.out), terminal.out
+    job = run(Job([*TWO_RANKS, sys.executable, str(tmp_path / "looks.py")]))
+    assert job.lines("worker 0") == ["False False 0 False", "step 2"]  # to a pipe: the last state of a bar
 
 
 def test_worker_0_can_be_talked_to_and_shows_its_prompt() -> None:

@@ -50,6 +50,10 @@ class Observed:
         self.answered += 1
         return Status(number, "s", "0.1.0", 1.5, "running", "epoch 1", self._members)
 
+    def answer(self, question: observers.Question, peer: str) -> Status:
+        assert isinstance(question, Ask)
+        return self.status(question.id)
+
     def serve(self) -> tuple[asyncio.Task[None], socket.socket]:
         with address.listen("127.0.0.1", range(1), "X") as listener:
             peer = socket.socket()
@@ -59,7 +63,7 @@ class Observed:
         for each in (sock, peer):
             each.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
-        return asyncio.ensure_future(observers.answer(sock, JOB, self.status, Limited())), peer
+        return asyncio.ensure_future(observers.answer(sock, JOB, self.answer, Limited())), peer
 
 
 def run(scenario: Coroutine[Any, Any, Any]) -> list[str]:
@@ -140,6 +144,6 @@ def test_one_that_has_gone_already_is_no_error() -> None:
     async def scenario() -> None:
         sock, peer = socket.socketpair()
         peer.close()
-        await observers.answer(sock, JOB, Observed(1).status, Limited())
+        await observers.answer(sock, JOB, Observed(1).answer, Limited())
 
     assert run(scenario()) == []

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from byteps.launcher import local
+from byteps.launcher import here
 from byteps.worker.torchrun import adopted
 
 LIMIT_S = 60
@@ -42,14 +42,14 @@ def torchrun(folder: Path, master_port: str) -> subprocess.CompletedProcess[str]
 
 
 def test_a_program_without_pytorch(tmp_path: Path) -> None:
-    with local.reserve() as master:
+    with here.reserve() as master:
         done = torchrun(tmp_path, str(master.getsockname()[1]))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["0 0 2 5.0", "1 1 2 5.0"]
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
-    with local.reserve() as master:
+    with here.reserve() as master:
         master_port = str(master.getsockname()[1])
         # What torchrun will set, as far as it is the same for all ranks.
         known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": master_port, "TORCHELASTIC_RUN_ID": "none"}
@@ -80,7 +80,7 @@ os._exit(0)  # PyTorch's own goodbye would wait for the dead
 
 
 def test_no_launcher_at_all_and_a_rank_that_dies() -> None:
-    with local.reserve() as master:
+    with here.reserve() as master:
         ranks = [
             subprocess.Popen(
                 (sys.executable, "-c", LONELY, str(rank), str(master.getsockname()[1])),

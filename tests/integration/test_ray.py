@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launch_job import BPSLAUNCH, Job, ended, environment, run
 
-pytest.importorskip("ray", reason="Ray is not installed; requirements/dev.txt has it")
+pytest.importorskip("ray", reason="Ray is not installed; requirements/test.txt has it")
 pytestmark = pytest.mark.timeout(300)
 
 HERE = Path(__file__).parent
@@ -71,7 +71,7 @@ def test_a_command(address: str) -> None:
     job = run(launch(address, *args))
     assert job.process.returncode == 0, job.said
     assert sorted(re.findall(r"sum .*", job.out.decode())) == [f"sum 85.0 {rank}" for rank in range(4)]
-    assert re.search(r"\[worker 1.0@[0-9.]+\] sum", job.out.decode())
+    assert re.search(r"\[worker 2@[0-9.]+\] sum", job.out.decode())
     assert "1 scheduler, 2 servers, 4 workers" in job.said
 
 
@@ -80,7 +80,7 @@ def test_a_failure_and_its_last_lines(address: str) -> None:
         launch(address, "-n", "2", "sh", "-c", "[ $RANK = 0 ] && exec sleep 1000; echo last words; exit 3")
     )
     assert job.process.returncode == 3, job.said
-    assert re.search(r"the last line of rank 1@[0-9.]+:\n\[rank 1@[0-9.]+\] last words", job.said)
+    assert re.search(r"the last line of worker 1@[0-9.]+:\n\[worker 1@[0-9.]+\] last words", job.said)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

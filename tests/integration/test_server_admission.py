@@ -30,7 +30,9 @@ class Taken:
     def __init__(self) -> None:
         self.connections: list[tuple[int, int]] = []
 
-    def attach(self, shard: int, rank: int, fd: int, checksum: bool, peer_pid: int) -> None:
+    def attach(
+        self, shard: int, rank: int, fd: int, checksum: bool, peer_pid: int, keys: None, tag: int
+    ) -> None:
         self.connections.append((shard, rank))
         socket.socket(fileno=fd).close()
 
@@ -82,7 +84,7 @@ def test_who_is_admitted(server: Server, said: Hello, epoch: int, words: str) ->
 def test_a_connection_waits_for_its_epoch(server: Server) -> None:
     ours, theirs = pair()
     assert server._admit(hello(1, 1), 1) == ""
-    server._welcome(ours, hello(1, 1), 1)
+    server._welcome(ours, hello(1, 1), 1, None)
     assert "its place is taken" in server._admit(hello(1, 1), 1)
     taken = at_epoch(server, 1)
     server._attach_early()
@@ -102,7 +104,7 @@ def test_a_worker_that_has_gone_while_it_waited_is_no_error(server: Server) -> N
         ours.settimeout(10)
         with pytest.raises(ConnectionResetError):
             ours.recv(1)  # the reset has arrived
-        server._welcome(ours, hello(), 1)
+        server._welcome(ours, hello(), 1, None)
         assert taken.connections == [] and not server._early and ours.fileno() < 0
 
     asyncio.run(scenario())

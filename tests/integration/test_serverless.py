@@ -79,7 +79,7 @@ DEVICES = {
 def test_the_launcher_starts_ranks_and_leaves_nothing(options: list[str], env: dict[str, str]) -> None:
     job = run(bpslaunch(*options, sys.executable, "-c", PROGRAM, **env))
     assert job.process.returncode == 0, job.said
-    sums = [line.split() for label in ("rank 0", "rank 1") for line in job.lines(label)]
+    sums = [line.split() for label in ("worker 0", "worker 1") for line in job.lines(label)]
     assert [words[:2] for words in sums] == [["0", "2"], ["1", "2"]]
     assert "5.0" in [words[2] for words in sums]  # asynchronous: whoever is last sees both
     assert job.said.splitlines()[-1].endswith(": 2 workers")
@@ -89,7 +89,7 @@ def test_a_program_between_launcher_and_rank_may_close_the_socket() -> None:
     call = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1]]))"
     job = run(bpslaunch("-n", "2", sys.executable, "-c", call, PROGRAM, **TCP))
     assert job.process.returncode == 0, job.said
-    assert job.lines("rank 1") == ["1 2 5.0"]
+    assert job.lines("worker 1") == ["1 2 5.0"]
 
 
 # Rank 1 is told the process of rank 0, waits for its end, and still has its scheduler and server.
@@ -112,7 +112,7 @@ else:
 def test_rank_0_may_finish_long_before_the_others() -> None:
     job = run(bpslaunch("-n", "2", sys.executable, "-c", OUTLIVES, **ASYNC))
     assert job.process.returncode == 0, job.said
-    assert job.lines("rank 1") == ["3.0", "left"]
+    assert job.lines("worker 1") == ["3.0", "left"]
 
 
 def push_until_somebody_is_lost() -> dict[str, Any]:
@@ -160,8 +160,8 @@ def test_the_launcher_reports_the_rank_that_was_killed(victim: int) -> None:
     program = DIES.format(victim=victim)
     job = run(bpslaunch("-n", "2", sys.executable, "-c", program, **TCP))
     assert job.process.returncode == 137
-    assert job.lines(f"rank {1 - victim}") == [f"lost worker {victim}"]
-    assert f"rank {victim} was ended by SIGKILL" in job.said.splitlines()[-1]
+    assert job.lines(f"worker {1 - victim}") == [f"lost worker {victim}"]
+    assert f"worker {victim} was ended by SIGKILL" in job.said.splitlines()[-1]
 
 
 FOR_EVER = """
@@ -244,7 +244,7 @@ def join_unless_last() -> str:
 def test_the_others_do_not_wait_when_rank_0_dies_before_the_job_is_complete() -> None:
     with cluster(join_unless_last, nproc=3, env=TCP) as job:
         first, second, _ = job.workers
-        second.wait_line("missing worker 0 (local rank 2)")
+        second.wait_line("missing worker 2")
         first.signal(signal.SIGKILL)
         second.wait()
         assert "the rank that started it ended before the job was complete" in second.result, job.describe()

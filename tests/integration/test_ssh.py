@@ -61,7 +61,7 @@ def test_a_job_on_three_hosts_and_its_secret(server: sshd.Sshd, tmp_path: Path) 
     args = ("--env", "GIVEN=by option", "--env", "PASSED", "--chdir", str(tmp_path), *THREE)
     job = run(launch(server, *args, "python", "-c", WORKER, PASSED="on", BYTEPS_LOG_LEVEL="INFO"))
     assert job.process.returncode == 0, job.said
-    for rank, local, label in ((0, 0, "0.0@127.0.0.1"), (1, 1, "0.1@127.0.0.1"), (2, 0, "1@127.0.0.2")):
+    for rank, local, label in ((0, 0, "0@127.0.0.1"), (1, 1, "1@127.0.0.1"), (2, 0, "2@127.0.0.2")):
         expected = f"sum 21.0 {rank} 3 {local} by option on 127.0.0.1 leaks []"
         assert expected in job.lines(f"worker {label}")
     assert "1 scheduler, 1 server, 3 workers" in job.said
@@ -76,7 +76,7 @@ def test_ranks_of_one_host_need_no_server(server: sshd.Sshd, tmp_path: Path) -> 
     code = "import byteps as bps; bps.init(); print(bps.rank(), bps.size(), flush=True)"
     job = run(launch(server, "--hostfile", str(hosts), "python", "-c", code))
     assert job.process.returncode == 0, job.said
-    assert (job.lines("rank 0@127.0.0.1"), job.lines("rank 1@127.0.0.1")) == (["0 2"], ["1 2"])
+    assert (job.lines("worker 0@127.0.0.1"), job.lines("worker 1@127.0.0.1")) == (["0 2"], ["1 2"])
 
 
 def test_the_options_of_the_originals_launcher(server: sshd.Sshd, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_much_output_comes_whole_and_in_order(server: sshd.Sshd) -> None:
     size, lines = 1000, 8000
     script = f"import sys\nfor k in range({lines}): sys.stdout.write('%0{size}d\\n' % k)"
     job = run(launch(server, "-H", "127.0.0.1:2", "python", "-c", script))
-    for label in ("rank 0@127.0.0.1", "rank 1@127.0.0.1"):
+    for label in ("worker 0@127.0.0.1", "worker 1@127.0.0.1"):
         text = "\n".join(job.lines(label))
         expected = "\n".join(f"%0{size}d" % k for k in range(lines))
         assert hashlib.sha256(text.encode()).digest() == hashlib.sha256(expected.encode()).digest()
@@ -268,7 +268,7 @@ def test_much_output_comes_whole_and_in_order(server: sshd.Sshd) -> None:
 def test_localhost_alone_needs_no_ssh(tmp_path: Path) -> None:
     job = run(bpslaunch("--ssh", "/no/such/ssh", "-H", "localhost:2", "sh", "-c", "echo $LOCAL_RANK"))
     assert job.process.returncode == 0, job.said
-    assert (job.lines("rank 0@localhost"), job.lines("rank 1@localhost")) == (["0"], ["1"])
+    assert (job.lines("worker 0@localhost"), job.lines("worker 1@localhost")) == (["0"], ["1"])
     job = run(bpslaunch("--ssh", "/no/such/ssh", "-H", "other:2", "true"))
     assert job.process.returncode == 127 and "cannot start ssh" in job.said
 
@@ -276,7 +276,7 @@ def test_localhost_alone_needs_no_ssh(tmp_path: Path) -> None:
 def test_dry_run_shows_hosts_and_no_secret() -> None:
     job = run(bpslaunch("--dry-run", *THREE, "python", "train.py", BYTEPS_JOB_SECRET="hush-hush"))
     text = job.out.decode()
-    for label in ("scheduler@127.0.0.1", "server 0@127.0.0.3", "worker 0.1@127.0.0.1", "worker 1@127.0.0.2"):
+    for label in ("scheduler@127.0.0.1", "server 0@127.0.0.3", "worker 1@127.0.0.1", "worker 2@127.0.0.2"):
         assert f"[{label}] " in text
     assert sys.executable in text and "hush-hush" not in text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from launch_job import BPSLAUNCH, bpslaunch, environment, run
 
-from byteps.launcher import local
+from byteps.launcher import here
 
 LIMIT_S = 90.0
 SCRIPT = """
@@ -47,7 +47,7 @@ def sums(text: str) -> list[str]:
 
 def test_the_same_script_under_torchrun_and_bpslaunch(script: str) -> None:
     expected = [f"sum 5.0 {[rank, 2, rank, 2]}" for rank in range(2)]
-    with local.reserve() as master:
+    with here.reserve() as master:
         argv = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port")
         done = subprocess.run(
             (*argv, str(master.getsockname()[1]), script),

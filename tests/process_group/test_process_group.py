@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from group_suite import check
 
-from byteps.launcher import local
+from byteps.launcher import here
 from byteps.testing.checks import OK
 
 JOB = Path(__file__).parent / "group_job.py"
@@ -64,7 +64,7 @@ JOBS: dict[str, tuple[tuple[str, ...], int, tuple[str, ...], list[str]]] = {
 def outcomes(job: str) -> list[dict[str, str]] | str:
     """What every rank says about every check, or why there is nothing to say."""
     command, ranks, modules, _ = JOBS[job]
-    with tempfile.TemporaryDirectory() as folder, local.reserve() as master:
+    with tempfile.TemporaryDirectory() as folder, here.reserve() as master:
         port = str(master.getsockname()[1])  # torchrun's 29500 may be in use
         process = subprocess.Popen(
             (*command, str(JOB), folder, *modules),

@@ -37,6 +37,10 @@ TEXTS = [
     "compressor=dithering,k=4,normalize=l2,partition=natural",
     "compressor=dithering,k=127,normalize=max,partition=natural",
     "fp16=true",
+    "compressor=int8,rounding=nearest",
+    "compressor=int8,rounding=stochastic",
+    "compressor=int4,rounding=nearest",
+    "compressor=int4,rounding=stochastic",
 ]
 SPECS = [CodecSpec.from_text(text) for text in TEXTS]
 KERNELS = ("best", "generic")
@@ -84,7 +88,9 @@ KINDS = [
 KINDS += ["inf", "nan"]
 
 sizes = st.one_of(
-    st.integers(1, 70), st.integers(1, 700), st.sampled_from([2047, 2048, 4095, 4096, 4097, 9000])
+    st.integers(1, 70),
+    st.integers(1, 700),
+    st.sampled_from([255, 256, 257, 2047, 2048, 4095, 4096, 4097, 9000]),
 )
 
 

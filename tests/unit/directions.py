@@ -22,7 +22,7 @@ PYTHON = _table("""
     _core:
     config:                 errors
     tensor:                 errors
-    observe:                config
+    observe:                config errors _core
     control:                config errors observe version _core
     scheduler:              config control errors observe tensor version _core
     server:                 compress config control errors observe _core
@@ -45,10 +45,11 @@ PYTHON = _table("""
     tensorflow.keras:       keras
     launcher:               config control errors observe scheduler version
     ray:                    errors launcher worker
-    testing:                launcher torch
-    tools:                  config errors observe version _core
+    testing:                launcher observe torch _core
+    tools:                  config control errors observe scheduler version _core
     tools.lab:              errors launcher tools
     tools.bench:            compress errors tensor tools tools.lab torch _core
+    tools.trace:            observe
     tools.doctor:           byteps config control errors launcher observe scheduler tools version worker _core
 """)
 
@@ -57,19 +58,22 @@ NATIVE = _table("""
     base:
     reduce:
     wire:                   base reduce
-    observe:                reduce
-    bench:                  reduce
+    observe:                base reduce
+    bench:                  base reduce transport/sealed
     compress:               base reduce wire
     transport:              base wire
     transport/shm:          base wire
     transport/stream:       base transport wire
-    transport/tcp:          base transport transport/stream wire
+    transport/tcp:          base transport transport/stream
+    transport/sealed:       base transport transport/stream
     transport/sim:          base transport transport/stream
     liveness:               base transport
-    local:                  base reduce transport/shm wire
+    local:                  base observe reduce transport/shm wire
     aggregator/tensor:      compress reduce wire
     aggregator/update:      aggregator/tensor base compress reduce wire
     aggregator:             aggregator/tensor aggregator/update base observe transport transport/shm wire
     worker:                 base compress local observe reduce transport transport/shm wire
-    python:       aggregator base bench compress liveness local reduce transport/shm transport/tcp wire worker
+    sim:                    aggregator base compress reduce transport/sim wire worker
+    python: aggregator base bench compress liveness local observe reduce transport/sealed transport/shm\
+ transport/tcp wire worker
 """)

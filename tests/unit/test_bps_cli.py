@@ -48,7 +48,9 @@ def test_a_module_that_is_missing_is_one_line(
     monkeypatch.setitem(cli.COMMANDS, "bench", cli.Command("byteps.tools.nothing_here", "measure", "bench"))
     assert cli.main(["bench"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("bps: error: bps bench cannot start: ") and "pip install 'byteps[bench]'" in err
+    assert (
+        err.startswith("bps: error: bps bench cannot start: ") and "pip install 'byteps-train[bench]'" in err
+    )
     assert len(err.splitlines()) == 1
 
 

@@ -112,6 +112,55 @@ def test_dithering_shows_an_overflow(bad: float) -> None:
         assert np.isnan(codec.decode(codec.encode(x, 0), 0)).all()
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("compressor", ["int8", "int4"])
+def test_blocks_show_an_overflow_where_it_is(compressor: str, bad: float) -> None:
+    x = np.ones(700, np.float32)
+    x[300] = bad
+    codec = NativeCodec(CodecSpec(compressor, rounding="nearest"), x.size)
+    decoded = codec.decode(codec.encode(x, 0), 0)
+    assert np.isnan(decoded[256:512]).all()
+    np.testing.assert_allclose(np.delete(decoded, np.s_[256:512]), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("compressor", "most"), [("int8", 127), ("int4", 7)])
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+def test_how_far_a_code_may_be_off(
+    compressor: str, most: int, rounding: str, rng: np.random.Generator
+) -> None:
+    """Half a step of the element's own block, or a whole one; what lies on a code stays there."""
+    codec = NativeCodec(CodecSpec(compressor, rounding=rounding), 5000)
+    for kind in ("normal", "heavy", "sparse", "ties"):
+        x = filled(kind, 5000, rng)
+        for round in range(3):
+            off = np.abs(codec.decode(codec.encode(x, round), round) - x)
+            for begin in range(0, 5000, 256):
+                step = np.abs(x[begin : begin + 256]).max() / most
+                allowed = step * (0.5 if rounding == "nearest" else 1.0) * (1 + 1e-5)
+                assert off[begin : begin + 256].max() <= allowed
+    whole = rng.integers(-most, most + 1, 5000).astype(np.float32)
+    whole[::256] = most
+    for round in range(20):
+        assert_same(codec.decode(codec.encode(whole, round), round), whole)
+
+
+@pytest.mark.parametrize(("compressor", "most"), [("int8", 127), ("int4", 7)])
+def test_stochastic_rounding_is_right_in_the_mean(compressor: str, most: int) -> None:
+    """Over many rounds, keys and elements: within five standard errors of nothing, in every lane of 16."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, 4096).astype(np.float32)
+    x[::256] = 1
+    rounds = 400
+    total = np.zeros(x.size)
+    for round in range(rounds):
+        codec = NativeCodec(CodecSpec(compressor, rounding="stochastic"), x.size, 7, round % 5)
+        total += codec.decode(codec.encode(x, round), round)
+    off = (total / rounds - x).reshape(-1, 16) * most  # in steps
+    error = 0.5 / np.sqrt(rounds)
+    assert np.abs(off).max() < 5.5 * error
+    assert np.abs(off.mean(axis=0)).max() < 5 * error / np.sqrt(x.size / 16)
+
+
 def test_bytes_of_indices() -> None:
     """The specification wants about 2 bytes for an index at k = 0.001."""
     n = 1_024_000
@@ -157,7 +206,14 @@ def test_factors_of_error_feedback(ef: str, previous: float | None, now: float |
 
 @pytest.mark.parametrize(
     ("name", "elements", "k"),
-    [("twobit", 1, 1), ("onebit", 0, 0), ("onebit", 2**28 + 1, 0), ("topk", 5, 0), ("dithering", 5, 0)],
+    [
+        ("twobit", 1, 1),
+        ("int16", 1, 0),
+        ("onebit", 0, 0),
+        ("onebit", 2**28 + 1, 0),
+        ("topk", 5, 0),
+        ("dithering", 5, 0),
+    ],
 )
 def test_a_codec_that_cannot_be(name: str, elements: int, k: float) -> None:
     with pytest.raises(ValueError):

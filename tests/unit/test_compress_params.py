@@ -34,6 +34,12 @@ DOCUMENTED: list[tuple[dict[str, Any], str]] = [
         "compressor=randomk,k=0.001,ef=vanilla,momentum=nesterov",
     ),
     ({"fp16": True}, "fp16=true"),
+    ({"compressor": "int8"}, "compressor=int8,rounding=stochastic"),
+    ({"compressor": "int4", "ef": "vanilla"}, "compressor=int4,ef=vanilla,rounding=nearest"),
+    (
+        {"compressor": "int8", "ef": "corrected", "rounding": "stochastic"},
+        "compressor=int8,ef=corrected,rounding=stochastic",
+    ),
 ]
 
 # The dictionary of a script's arguments, none of which was given.
@@ -45,6 +51,7 @@ UNSET = {
     "k": None,
     "normalize": None,
     "partition": None,
+    "rounding": None,
     "fp16": False,
 }
 
@@ -86,7 +93,7 @@ def test_fp16_beside_a_compressor_warns() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"compresor": "onebit"}, "compresor", "unknown key; valid keys are compressor, k, scaling"),
-    ({"compressor": "twobit"}, "compressor", "'onebit', 'topk', 'randomk', 'dithering'"),
+    ({"compressor": "twobit"}, "compressor", "'onebit', 'topk', 'randomk', 'dithering', 'int8', 'int4'"),
     ({"compressor": 1}, "compressor", "'onebit'"),
     ({"compressor": "topk"}, "k", "required for 'topk'"),
     ({"compressor": "randomk"}, "k", "required for 'randomk'"),
@@ -113,6 +120,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"compressor": "dithering", "k": 2, "normalize": "l1"}, "normalize", "'max', 'l2'"),
     ({"compressor": "dithering", "k": 2, "partition": "log"}, "partition", "'linear', 'natural'"),
     ({"compressor": "topk", "k": 1, "partition": "natural"}, "partition", "only with compressor 'dithering'"),
+    ({"compressor": "int8", "rounding": "up"}, "rounding", "'nearest', 'stochastic'"),
+    ({"compressor": "onebit", "rounding": "nearest"}, "rounding", "only with compressor 'int8' or 'int4'"),
+    ({"compressor": "int8", "k": 8}, "k", "only with compressor 'topk'"),
+    ({"compressor": "int4", "ef": "sparse"}, "ef", "only with compressor 'randomk'"),
     ({"compressor": "randomk", "k": 1, "seed": 0}, "seed", "positive integer"),
     ({"compressor": "randomk", "k": 1, "seed": 1.5}, "seed", "positive integer"),
     ({"fp16": "half"}, "fp16", "True and False"),
@@ -154,6 +165,8 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         params["partition"] = draw(st.sampled_from(["linear", "natural", None]))
     if params["compressor"] == "onebit":
         params["scaling"] = draw(st.booleans())
+    if params["compressor"] in ("int8", "int4"):
+        params["rounding"] = draw(st.sampled_from(["nearest", "stochastic", None]))
     usable = EF if params["compressor"] == "randomk" else EF[:2]
     params["ef"] = draw(st.sampled_from([*usable, None]))
     params["momentum"] = draw(st.sampled_from(["nesterov", None]))
@@ -180,6 +193,7 @@ def test_the_text_says_everything_and_comes_back(params: dict[str, Any]) -> None
         "compressor=onebit,scaling=false",
         "compressor=dithering,k=2",
         "compressor=onebit,seed=-1",
+        "compressor=int8",
         "compressor=onebit,,",
     ],
 )

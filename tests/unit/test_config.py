@@ -13,7 +13,7 @@ import pytest
 
 import byteps.config
 from byteps.config import VARIABLES, Config, load
-from byteps.config.row import ACCEPTED, IN_FORCE, NOT_YET, PRIVATE
+from byteps.config.row import IN_FORCE, NOT_YET, PRIVATE, SUPERSEDED
 from byteps.errors import ConfigError
 
 
@@ -47,10 +47,14 @@ CASES = {
     "BYTEPS_FORCE_DISTRIBUTED": Case("force_distributed", False, "1", True, "2"),
     "BYTEPS_JOB_ID": Case("job_id", "default", "run-7.b", "run-7.b", "../run"),
     "BYTEPS_JOB_SECRET": Case("job_secret", None, "opensesame", b"opensesame", ""),
+    "BYTEPS_SINGLE_PORT": Case("single_port", False, "1", True, "9000"),
+    "BYTEPS_ENCRYPT": Case("encrypt", "0", "ALL", "all", "yes"),
     "BYTEPS_JOB_SECRET_FILE": Case("job_secret_file", "", "", "", "a\nb"),
     "BYTEPS_CONNECT_TIMEOUT_S": Case("connect_timeout_s", 300.0, "0.5", 0.5, "0"),
     "BYTEPS_OP_TIMEOUT_S": Case("op_timeout_s", 600.0, "30", 30.0, "inf"),
     "BYTEPS_STALL_WARN_S": Case("stall_warn_s", 10.0, "2", 2.0, "nan"),
+    "BYTEPS_RECOVERY": Case("recovery", True, "0", False, "maybe"),
+    "BYTEPS_RECONNECT_S": Case("reconnect_s", 10.0, "2.5", 2.5, "0"),
     "BYTEPS_PARTITION_BYTES": Case("partition_bytes", 0, "1024", 1024, "4MB"),
     "BYTEPS_SCHEDULING_CREDIT": Case("scheduling_credit", 4, "0", 0, "-1"),
     "BYTEPS_MIN_COMPRESS_BYTES": Case("min_compress_bytes", 65536, "0", 0, "-1"),
@@ -58,6 +62,7 @@ CASES = {
     "BYTEPS_PLUGINS": Case("plugins", (), "mine, other.codecs", ("mine", "other.codecs"), "a,b c"),
     "BYTEPS_SERVER_ENGINE_THREAD": Case("server_engine_thread", ANY, "7", 7, "0"),
     "BYTEPS_SERVER_ENABLE_SCHEDULE": Case("server_enable_schedule", False, "true", True, "maybe"),
+    "BYTEPS_JOIN": Case("join", False, "1", True, "2"),
     "BYTEPS_ENABLE_ASYNC": Case("enable_async", False, "yes", True, "01"),
     "BYTEPS_ENABLE_IPC": Case("enable_ipc", True, "0", False, "-1"),
     "BYTEPS_DETERMINISTIC": Case("deterministic", True, "off", False, "none"),
@@ -95,6 +100,11 @@ CASES = {
     "BYTEPS_TRACE_ON": Case("trace_on", False, "1", True, "2"),
     "BYTEPS_TRACE_START_STEP": Case("trace_start_step", 10, "0", 0, "-1"),
     "BYTEPS_TRACE_END_STEP": Case("trace_end_step", 20, "50", 50, "ten"),
+    "BYTEPS_DASHBOARD_PORT": Case("dashboard_port", 0, "8080", 8080, "-1"),
+    "BYTEPS_DASHBOARD_TOKEN": Case("dashboard_token", "", "abc", "abc", "a b"),
+    "BYTEPS_METRICS_PORT": Case("metrics_port", 0, "9400", 9400, "-1"),
+    "BYTEPS_FLIGHT_S": Case("flight_s", 30, "0", 0, "-1"),
+    "BYTEPS_FLIGHT_DIR": Case("flight_dir", "", "/data/f", "/data/f", "a\nb"),
     "BYTEPS_TRACE_DIR": Case("trace_dir", "./traces", "/data/t", "/data/t", "a\nb"),
     "BYTEPS_TELEMETRY_ON": Case("telemetry_on", True, "0", False, "2"),
     "PS_HEARTBEAT_INTERVAL": Case("heartbeat_interval_s", 1.0, "0.25", 0.25, "0"),
@@ -181,17 +191,13 @@ def test_words_of_the_container_runtime_name_no_device(text: str) -> None:
 def test_status_of_every_variable() -> None:
     by_status = {
         status: sorted(v.attribute for v in VARIABLES.values() if v.status == status)
-        for status in (NOT_YET, ACCEPTED, PRIVATE)
+        for status in (NOT_YET, SUPERSEDED, PRIVATE)
     }
     assert by_status == {
         NOT_YET: [
             "enable_rdma",
-            "trace_dir",
-            "trace_end_step",
-            "trace_on",
-            "trace_start_step",
         ],
-        ACCEPTED: [
+        SUPERSEDED: [
             "nccl_group_size",
             "nccl_num_rings",
             "omp_thread_per_gpu",
@@ -200,7 +206,13 @@ def test_status_of_every_variable() -> None:
         ],
         PRIVATE: ["blame", "launch_id", "listen_fd", "starter_fd", "test_seed", "unbound_cpus"],
     }
-    assert {v.status for v in VARIABLES.values()} == {IN_FORCE, NOT_YET, ACCEPTED, PRIVATE}
+    assert {v.status for v in VARIABLES.values()} == {IN_FORCE, NOT_YET, SUPERSEDED, PRIVATE}
+
+
+def test_what_is_superseded_says_so_when_it_is_set() -> None:
+    assert load({}).warnings == ()
+    (said,) = load({"BYTEPS_NCCL_NUM_RINGS": "2"}).warnings
+    assert said.startswith("without effect here: BYTEPS_NCCL_NUM_RINGS (NCCL rings: ")
 
 
 def test_what_is_in_force_is_used_and_what_is_not_is_not() -> None:

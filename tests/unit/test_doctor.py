@@ -27,7 +27,7 @@ from byteps.tools.doctor.findings import (
     verdict,
     warn,
 )
-from byteps.tools.doctor.paths import Link, Path
+from byteps.tools.doctor.paths import ConnectionHealth, Path
 from byteps.version import __version__
 
 GOOD = Machine(
@@ -151,7 +151,8 @@ def answered(*members: Presence, phase: str = "running", ahead: float = 0.0) -> 
 
 def test_a_good_job() -> None:
     found = job.judge(answered(presence(), presence("server")), "s:9000")
-    assert bad(found) == {} and [each.check for each in found] == ["scheduler", "job", "versions", "clocks"]
+    checks = [each.check for each in found]
+    assert bad(found) == {} and checks == ["scheduler", "job", "versions", "encryption", "clocks"]
 
 
 def test_who_is_missing_who_is_old_and_whose_clock_is_wrong() -> None:
@@ -236,12 +237,12 @@ def test_of_two_nobody_can_be_blamed() -> None:
 
 
 def test_lost_packets() -> None:
-    fine = [Link(0, 0, 0.0001, 5000, 1), Link(1, 0, 0.0005, 5000, 0)]
-    trip, loss = paths.judge_links(fine, name)
+    fine = [ConnectionHealth(0, 0, 0.0001, 5000, 1), ConnectionHealth(1, 0, 0.0005, 5000, 0)]
+    trip, loss = paths.judge_connections(fine, name)
     assert "longest 0.500 ms, worker 1 to server 0" in trip.text and loss.mark is Mark.OK
-    found = bad(paths.judge_links([*fine, Link(2, 0, 0.0001, 5000, 50)], name))
+    found = bad(paths.judge_connections([*fine, ConnectionHealth(2, 0, 0.0001, 5000, 50)], name))
     assert "50 of 5000 segments had to be sent again, worker 2 to server 0" in found["packet loss"].text
-    assert paths.judge_links([], name) == []
+    assert paths.judge_connections([], name) == []
 
 
 def test_packages() -> None:
@@ -270,8 +271,8 @@ def test_the_report() -> None:
 
 
 def test_a_report_of_another_member_is_typed_and_shown_without_escape_codes() -> None:
-    link, path = Link(0, 0, 0.1, 10, 1), Path(0, 0, 1, 0.5, 4096)
-    report = member.Report([warn("a", "\x1b[2Jfine\nok  b", "x\x9b")], [path], [link], "h", "numpy 2")
+    connection, path = ConnectionHealth(0, 0, 0.1, 10, 1), Path(0, 0, 1, 0.5, 4096)
+    report = member.Report([warn("a", "\x1b[2Jfine\nok  b", "x\x9b")], [path], [connection], "h", "numpy 2")
     read = unpack(member._decoder, msgspec.msgpack.encode(report), "a report")
     assert read == report
     assert table(read.findings).splitlines()[:2] == [r"warn  a  \x1b[2Jfine ok  b", r"         remedy: x\x9b"]

@@ -140,6 +140,7 @@ def test_proof_cannot_be_sent_back_to_its_maker() -> None:
 
 
 CHANGES = ["rank", "shard", "channel", "role", "instance", "nonce", "epoch", "pid", "address", "value"]
+CHANGES += ["incarnation", "encrypt", "ciphers", "public"]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -147,20 +148,37 @@ def test_proof_holds_for_one_purpose_only(change: str) -> None:
     """A proof made for one connection is worth nothing on another one."""
     said = Hello(1, "0", "job", "data", "worker", 3, 1, 77, True, b"n" * 32)
     values = {name: getattr(said, name) for name in said.__struct_fields__}
-    other: Any = {"nonce": b"m" * 32, "channel": "beat", "role": "server"}.get(change, 9)
+    others: Any = {"nonce": b"m" * 32, "channel": "beat", "role": "server", "encrypt": "all", "public": b"p"}
+    other = (others | {"ciphers": ("AES-256-GCM",)}).get(change, 9)
     changed = Hello(**{**values, change: other}) if change in values else said
     epoch = 9 if change == "epoch" else 2
     memory = Memory(9, 9, 9)
     moved = memory if change in values or change == "epoch" else Memory(**{change: 1})
-    start = SECRET, b"byteps client", b"a" * 32
-    assert hello.prove(*start, said, 2, memory) != hello.prove(*start, changed, epoch, moved)
+    asked, start = Challenge(b"a" * 32), (SECRET, b"byteps client")
+    one, two = hello.transcript(said, asked, True, 2), hello.transcript(changed, asked, True, epoch)
+    assert hello.prove(*start, one, memory) != hello.prove(*start, two, moved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"nonce": b"b" * 32}, {"incarnation": 3}, {"cipher": "AES-256-GCM"}, {"seal": True}, {"public": b"p"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_proof_holds_for_one_answer_only(change: dict[str, Any]) -> None:
+    """Nobody in the middle can change what the acceptor has said."""
+    said, asked = Hello(1, "0", "job", "data", "worker", 3, 1, 77, True, b"n" * 32), Challenge(b"a" * 32)
+    changed = msgspec.structs.replace(asked, **change)
+    transcripts = {
+        hello.transcript(said, each, seal, 2) for each in (asked, changed) for seal in (False, True)
+    }
+    assert len(transcripts) == 4
 
 
 def test_texts_cannot_flow_into_each_other() -> None:
     one = Hello(1, "0", "ab", "c", "d", 0, 0, 0, True, b"")
     two = Hello(1, "0", "a", "bc", "d", 0, 0, 0, True, b"")
-    start = SECRET, b"x", b""
-    assert hello.prove(*start, one, 0, NO_MEMORY) != hello.prove(*start, two, 0, NO_MEMORY)
+    asked = Challenge(b"")
+    assert hello.transcript(one, asked, False, 0) != hello.transcript(two, asked, False, 0)
 
 
 OURS, THEIRS = Memory(10, 11, 12), Memory(20, 21, 22)

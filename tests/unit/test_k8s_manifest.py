@@ -53,7 +53,7 @@ CASES = [
 @pytest.mark.parametrize("changes", CASES)
 def test_every_object_fits_its_published_schema(changes: dict[str, Any]) -> None:
     """Through the models that are generated from the schemas and back: an unknown field would be lost."""
-    models = pytest.importorskip("kubeflow_trainer_api.models", reason="requirements/dev.txt has it")
+    models = pytest.importorskip("kubeflow_trainer_api.models", reason="requirements/test.txt has it")
     kinds = {
         "Secret": models.IoK8sApiCoreV1Secret,
         "Service": models.IoK8sApiCoreV1Service,
@@ -65,7 +65,7 @@ def test_every_object_fits_its_published_schema(changes: dict[str, Any]) -> None
 
 
 def test_a_wrong_field_would_be_found() -> None:
-    models = pytest.importorskip("kubeflow_trainer_api.models", reason="requirements/dev.txt has it")
+    models = pytest.importorskip("kubeflow_trainer_api.models", reason="requirements/test.txt has it")
     value = made()["JobSet"]
     value["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicies"] = "Never"
     assert models.JobsetV1alpha2JobSet.from_dict(value).to_dict() != value

@@ -256,7 +256,7 @@ def test_other_links_stand_beside_the_usual_ones_and_no_series_is_no_table() -> 
     notes = {"mtu": 9000, "queue_ms": 10, "one_name": "clone", "kind": "wires"}
     other = [measured("byteps", [1.1], 1.0, **notes), measured("gloo", [1.5], 1.5, **notes)]
     first, second = page.wires([*pair, *other]).splitlines()[-2:]
-    assert first.startswith("| 4+4 | 1500 | 40 ms | 1 s") and second.startswith(
+    assert first.startswith("| 4+4 | 1500 | 40 ms | 16M | 1 s") and second.startswith(
         "| 4+4 | 9000 | 10 ms, one name"
     )
     assert len(page.cases([*pair, *other]).splitlines()) == 3
@@ -292,6 +292,26 @@ def test_a_check_that_it_runs_is_no_measurement(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "lab-scaling.json").write_text(json.dumps(result))
         assert page.main() == 0
         assert ((tmp_path / "page.md").read_text() == PAGE.read_text()) == tiny
+
+
+def test_parts_measured_apart_are_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, sizes in (("first", (1, 2)), ("second", (2, 4))):
+        series = [{"workers": n, "samples_s": [float(n)], "notes": {"optimum_s": 1.0}} for n in sizes]
+        series[0]["samples_s"] = [1.0 if folder == "first" else 1.5]  # 2 was measured again
+        (tmp_path / folder).mkdir()
+        result = {"settings": {}, "series": series, "written": "today"}
+        (tmp_path / folder / "lab-scaling.json").write_text(json.dumps(result))
+    (tmp_path / "page.md").write_text(PAGE.read_text())
+    folders = [str(tmp_path / folder) for folder in ("first", "second", "missing")]
+    monkeypatch.setattr(sys, "argv", ["page.py", "--results", *folders, "--page", str(tmp_path / "page.md")])
+    assert page.main() == 0
+    rows = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
+    start = rows.index("| workers = servers | time | of the time of one | of the optimum |")
+    assert rows[start + 1 : start + 4] == [
+        "| 1 | 1 s |  | 1.00 |",
+        "| 2 | 1.5 s | 1.50 [1.50 to 1.50] | 1.50 |",
+        "| 4 | 4 s | 4.00 [4.00 to 4.00] | 4.00 |",
+    ]
 
 
 def test_the_page_tells_no_difference_within_the_spread() -> None:

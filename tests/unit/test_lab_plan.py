@@ -56,10 +56,10 @@ def test_processes_of_a_job_go_to_their_hosts() -> None:
         "scheduler": "scheduler",
         "server 0": "w0",
         "server 1": "s0",
-        "worker 0.0": "w0",
-        "worker 0.1": "w0",
-        "worker 1.0": "w1",
-        "worker 1.1": "w1",
+        "worker 0": "w0",
+        "worker 1": "w0",
+        "worker 2": "w1",
+        "worker 3": "w1",
     }
     for spec in found:
         assert spec.env["DMLC_PS_ROOT_URI"] == "address of scheduler"

@@ -81,12 +81,12 @@ def roles(hosts: str, servers: str = "", **more: object) -> list[str]:
 
 def test_who_runs_what() -> None:
     assert roles("a:2,b", "c,d") == [
-        *("scheduler@a", "server 0@c", "server 1@d", "worker 0.0@a", "worker 0.1@a", "worker 1@b"),
+        *("scheduler@a", "server 0@c", "server 1@d", "worker 0@a", "worker 1@a", "worker 2@b"),
     ]
     assert roles("a,b") == ["scheduler@a", "server 0@a", "server 1@b", "worker 0@a", "worker 1@b"]
     assert roles("a,b", count=3)[1:4] == ["server 0@a", "server 1@a", "server 2@b"]
     assert roles("a,b", "c:2")[1:3] == ["server 0@c", "server 1@c"]
-    assert roles("a:2") == ["rank 0@a", "rank 1@a"]
+    assert roles("a:2") == ["worker 0@a", "worker 1@a"]
     assert roles("a") == ["worker 0@a"]
     assert roles("a,b", scheduler_ip="b")[0] == "scheduler@b"
     assert roles("a,b", scheduler_ip="10.0.0.9")[0] == "scheduler@10.0.0.9"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 
 import pytest
 
 from byteps.config import load
-from byteps.control import ports
 from byteps.errors import ConfigError
 from byteps.launcher import nodes
 from byteps.launcher.cli import build_parser
@@ -32,7 +30,7 @@ def labels(*words: str) -> list[str]:
 
 
 def test_every_machine_has_a_server_and_the_first_the_scheduler() -> None:
-    assert labels(*BASE, "--nproc-per-node", "2") == ["scheduler", "server 0", "worker 0.0", "worker 0.1"]
+    assert labels(*BASE, "--nproc-per-node", "2") == ["scheduler", "server 0", "worker 0", "worker 1"]
     assert labels(*BASE, "--node-rank", "1") == ["server 1", "worker 1"]
     assert labels(*BASE, "--servers", "1", "--node-rank", "1") == ["worker 1"]
 
@@ -92,12 +90,3 @@ def test_numbers_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_wrong_is_said(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         nodes.share_of(parsed(*words), {})
-
-
-def test_who_listens_on_a_port() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-        found = ports.holder(port)
-        assert found is not None and found[0] == os.getpid()
-        assert ports.told(port).startswith(f" by process {os.getpid()} (")
-    assert ports.holder(port) is None and ports.told(port) == ""

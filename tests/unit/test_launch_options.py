@@ -152,7 +152,7 @@ def test_what_a_way_knows_changes_something(
 def test_options_of_ssh_and_ray_are_read() -> None:
     """Their effect needs a host or a cluster; here only that the modules of these ways use them at all."""
     folder = Path(belongs.__file__).parent
-    text = "".join((folder / name).read_text() for name in ("ssh.py", "ray_link.py", "ray_cluster.py"))
+    text = "".join((folder / name).read_text() for name in ("ssh.py", "ray_agents.py", "ray_cluster.py"))
     for name in REACH:
         assert f"args.{name}" in text, name
 

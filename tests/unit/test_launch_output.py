@@ -7,7 +7,8 @@ from collections import deque
 
 import pytest
 
-from byteps.launcher.output import MAX_LINE_BYTES, TAIL_LINES, Lines, Screen, Style, clip
+from byteps.launcher.aside import Aside, only_interrupted
+from byteps.launcher.output import MAX_LINE_BYTES, MAX_ROWS, TAIL_LINES, Lines, Screen, Style, clip
 
 NAMES = ["server 0", "worker 0", "worker 1"]
 ORDER = [1, 2, 0]  # workers first
@@ -179,3 +180,117 @@ def test_labels_have_colours_and_no_colour_leaks_into_the_next_line() -> None:
     assert first.startswith(b"\x1b[") and first.endswith(b"red\x1b[0m\n")
     assert second.endswith(b"\x1b[0m plain\n")
     assert first.split(b"m[")[0] != second.split(b"m[")[0]
+
+
+# ---- lines that wait
+
+TRACE = [b"Traceback (most recent call last):", b'  File "train.py", line 3', b"ValueError: loss is nan"]
+
+
+def test_from_a_traceback_on_the_lines_of_one_process_wait() -> None:
+    out = screen()
+    data = b"one\n" + b"\n".join(TRACE) + b"\n"
+    assert out.feed(W0, data, now=5.0) == b"[worker 0] one\n"
+    assert out.feed(W0, b"two\n", now=6.0) == b""
+    assert out.feed(W1, b"three\n", now=6.0) == b"[worker 1] three\n"
+    assert (out.waiting, out.waiting_since()) == ({W0: [*TRACE, b"two"]}, 5.0)
+    assert out.release(W1) == b""
+    assert out.release(W0) == b"".join(b"[worker 0] %s\n" % line for line in (*TRACE, b"two"))
+    assert (out.waiting, out.waiting_since()) == ({}, None)
+    assert out.feed(W0, b"four\n", now=7.0) == b"[worker 0] four\n"
+
+
+def test_nothing_waits_where_all_is_wanted() -> None:
+    out = screen(Style(all_at_once=True))
+    assert out.feed(W0, b"\n".join(TRACE) + b"\n").count(b"[worker 0]") == 3
+
+
+def test_who_writes_a_lot_does_not_wait() -> None:
+    aside = Aside()
+    assert aside.take(TRACE, 0.0) == []
+    lines = [b"x" * 1000] * 1000
+    assert aside.take(lines, 0.0) == [*TRACE, *lines] and not aside.lines
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x1b[31mTraceback (most recent call last):",
+        b"Exception in thread Thread-1 (run):",
+        b'  File "<string>", line 1',
+        b"/usr/bin/python3.11: can't open file 'x.py': [Errno 2] No such file or directory",
+        b"usage: train.py [-h] [--lr LR]",
+        b"byteps server: PeerLostError: worker 1 was lost",
+        b"2026-01-02 03:04:05.678 ERROR worker 0: worker 1 (host a, pid 7) was lost",
+        b"ERROR server 1: worker 1 (host a, pid 7) was lost",
+        b"2026-01-02 03:04:05.678 WARNING server 0: the last seconds of this process are in /tmp/x",
+    ],
+)
+def test_what_waits(line: bytes) -> None:
+    assert Aside().take([line], 0.0) == []
+
+
+@pytest.mark.parametrize("line", [b"epoch 3", b"a Traceback (most recent call last)", b"ERROR: x", b""])
+def test_what_does_not_wait(line: bytes) -> None:
+    assert Aside().take([line], 0.0) == [line]
+
+
+def test_last_lines_are_in_view_until_others_have_written_more() -> None:
+    out = screen()
+    assert out.in_view(W0)  # nothing to see
+    out.feed(W0, b"1\n2\n3\n4\n")
+    assert out.in_view(W0)
+    out.feed(W1, b"x\n" * (TAIL_LINES - 3))
+    assert out.in_view(W0)
+    out.feed(W1, b"x\n")
+    assert not out.in_view(W0)
+
+
+@pytest.mark.parametrize(
+    ("last", "only"),
+    [
+        ([b"KeyboardInterrupt"], True),
+        ([b"KeyboardInterrupt: ", b"^C"], True),
+        ([b"byteps.errors.PeerLostError: worker 1 has left the job"], True),
+        ([b"ZeroDivisionError: division by zero"], False),
+        ([b"KeyboardInterrupt", b"", b"During handling of the above ...:", b"KeyError: 1"], False),
+    ],
+)
+def test_what_ctrl_c_alone_makes_of_a_process(last: list[bytes], only: bool) -> None:
+    assert only_interrupted([*TRACE[:2], *last]) is only
+
+
+# ---- living displays
+
+
+def test_a_display_of_several_lines_stays_until_its_cursor_is_back() -> None:
+    out = terminal()
+    data = out.feed(W0, b"before\n\x1b[?25la 1\nb 1")
+    assert shown(data) == ["[worker 0] before", "[worker 0] a 1", "[worker 0] b 1"]
+    data = out.feed(W0, b"\r\x1b[2K\x1b[1A\x1b[2Ka 2\nb 2")
+    assert data == b"\r\x1b[K\x1b[A\x1b[K[worker 0] a 2\n[worker 0] b 2"
+    assert out.feed(W1, b"one\n") == b"\r\x1b[K\x1b[A\x1b[K[worker 1] one\n[worker 0] a 2\n[worker 0] b 2"
+    assert out.feed(W0, b"\n\x1b[?25h").endswith(b"[worker 0] a 2\n[worker 0] b 2\n")
+    assert out.feed(W0, b"after\n") == b"[worker 0] after\n"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_a_living_display_is_the_same_however_its_bytes_arrive(size: int) -> None:
+    data = b"x\n\x1b[?25l\x1b[32ma 1\x1b[0m\nb 1\r\x1b[2K\x1b[1A\x1b[2Ka 2\nb 2\n\x1b[?25hy\nz"
+    lines = Lines()
+    found = [line for at in range(0, len(data), size) for line in lines.feed(data[at : at + size])]
+    assert [*found, *lines.close()] == [b"x", b"a 2", b"b 2", b"y", b"z"]
+
+
+def test_bars_below_each_other_that_do_not_hide_the_cursor() -> None:
+    lines = Lines()
+    assert lines.feed(b"\router 1\n\rinner 1\x1b[A") == [b"outer 1"]  # nobody knew yet that it is a display
+    assert lines.feed(b"\router 2\n\rinner 9\x1b[A") == []
+    assert lines.close() == [b"outer 2", b"inner 9"]
+
+
+def test_a_display_without_end_is_bounded() -> None:
+    lines = Lines()
+    lines.feed(b"\x1b[?25l")
+    found = [line for number in range(1000) for line in lines.feed(b"%d\n" % number)]
+    assert len(lines.rows) <= MAX_ROWS and found[0] == b"0" and len(found) + len(lines.rows) == 1001

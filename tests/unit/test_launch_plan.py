@@ -206,14 +206,13 @@ def test_visible_devices_are_the_local_ranks(devices: str, size: int) -> None:
     assert [spec.env["BYTEPS_LOCAL_RANK"] for spec in specs] == [str(rank) for rank in range(size)]
     assert {spec.env["BYTEPS_LOCAL_SIZE"] for spec in specs} == {str(size)}
     assert [spec.stdin for spec in specs] == [True] + [False] * (size - 1)
-    expected = ["worker 1"] if size == 1 else [f"worker 1.{rank}" for rank in range(size)]
-    assert [spec.label for spec in specs] == expected
+    assert [spec.label for spec in specs] == [f"worker {size + rank}" for rank in range(size)]
 
 
 def test_ranks_of_a_worker_machine_that_were_asked_for() -> None:
     environ = {**PLACED, "DMLC_ROLE": "worker", "DMLC_WORKER_ID": "1", "NVIDIA_VISIBLE_DEVICES": "0,1,2"}
     made = plan(Options(COMMAND, nproc=2), environ, FACTS)
-    assert labels(made) == ["worker 1.0", "worker 1.1"]
+    assert labels(made) == ["worker 2", "worker 3"]
     given = {"BYTEPS_JOB_ID", "BYTEPS_LAUNCH_ID"}  # one machine of several: another launcher has the rest
     assert all(spec.fds == () and not given & set(spec.env) for spec in made.processes)
     assert labels(plan(Options(COMMAND, nproc=1), environ, FACTS)) == ["worker 1"]
@@ -254,7 +253,7 @@ EACH_WAY = pytest.mark.parametrize(
 @EACH_WAY
 def test_a_serverless_job_has_ranks_only(options: Options, environ: dict[str, str]) -> None:
     made = plan(options, environ, FACTS)
-    assert labels(made) == ["rank 0", "rank 1", "rank 2"]
+    assert labels(made) == ["worker 0", "worker 1", "worker 2"]
     assert {spec.role for spec in made.processes} == {"worker"}
     assert [spec.stdin for spec in made.processes] == [True, False, False]
     assert "3 ranks on this machine" in made.note and not made.in_process
@@ -300,7 +299,7 @@ def test_every_rank_of_a_serverless_job_has_a_configuration_without_contradictio
 def test_the_note_says_what_rank_0_starts() -> None:
     made = plan(Options(COMMAND, nproc=2), {}, FACTS)
     assert describe(made, {}).startswith(
-        "# 2 ranks on this machine; rank 0 starts their scheduler\n[rank 0] "
+        "# 2 ranks on this machine; rank 0 starts their scheduler\n[worker 0] "
     )
     for name, value in (("BYTEPS_ENABLE_IPC", "0"), ("BYTEPS_ENABLE_ASYNC", "1")):
         assert (
@@ -324,14 +323,14 @@ def test_machines_of_several_ranks() -> None:
     made = plan(Options(COMMAND, 2, 2, 2), {}, FACTS)
     assert labels(made) == [
         *("scheduler", "server 0", "server 1"),
-        *("worker 0.0", "worker 0.1", "worker 1.0", "worker 1.1"),
+        *("worker 0", "worker 1", "worker 2", "worker 3"),
     ]
     places = [
         tuple(spec.env[name] for name in ("DMLC_WORKER_ID", "BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE"))
         for spec in made.processes[3:]
     ]
     assert places == [("0", "0", "2"), ("0", "1", "2"), ("1", "0", "2"), ("1", "1", "2")]
-    assert [spec.label for spec in made.processes if spec.stdin] == ["worker 0.0"]
+    assert [spec.label for spec in made.processes if spec.stdin] == ["worker 0"]
     assert [spec.label for spec in made.processes if spec.fds] == ["scheduler"]
     for spec in made.processes:
         load(spec.environment({})).require_distributed()
@@ -339,7 +338,7 @@ def test_machines_of_several_ranks() -> None:
 
 def test_machines_may_differ() -> None:
     made = plan(Options(COMMAND, 2, 1, (2, 1)), {}, FACTS)
-    assert labels(made)[2:] == ["worker 0.0", "worker 0.1", "worker 1"]
+    assert labels(made)[2:] == ["worker 0", "worker 1", "worker 2"]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +351,7 @@ def test_machines_may_differ() -> None:
 )
 def test_one_machine_with_servers_is_forced_to_use_them(options: Options, environ: dict[str, str]) -> None:
     made = plan(options, environ, FACTS)
-    assert labels(made) == ["scheduler", "server 0", "worker 0.0", "worker 0.1"]
+    assert labels(made) == ["scheduler", "server 0", "worker 0", "worker 1"]
     for spec in made.processes:
         config = load(spec.environment(environ))
         assert config.force_distributed and not config.serverless and config.num_server == 1

@@ -57,6 +57,16 @@ def test_levels_with_the_numbers_of_the_native_core(level: str, shown: str) -> N
     assert err == "".join(f"{name}: 100% text\n" for name in shown.split())
 
 
+def test_a_living_line_is_for_terminals_and_goes_when_another_comes() -> None:
+    program = "log.setup(load({'BYTEPS_LOG_HIDE_TIME': '1'})); shown = log.living('waiting (1 s)'); "
+    _, err = run(program + "log.logger.warning('x'); print(shown, file=sys.stderr)")
+    assert err == "WARNING: x\nFalse\n"
+    terminal = "sys.stderr.isatty = lambda: True\n" + program
+    _, err = run(terminal + "log.living('waiting (2 s)'); log.logger.warning('x'); log.living('')")
+    moves = "\rwaiting (1 s)\x1b[K\rwaiting (2 s)\x1b[K\r\x1b[KWARNING: x\n"
+    assert err == moves.replace("\r", "\n")  # subprocess reads it so
+
+
 def test_warnings_of_the_configuration_are_said_once() -> None:
     _, err = run(
         "config = load({'BYTEPS_LOG_HIDE_TIME': '1', 'BYTEPS_TYPO': '1'})\n"

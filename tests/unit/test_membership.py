@@ -299,7 +299,7 @@ def test_deadline_fails_everybody_and_names_who_is_missing() -> None:
 def test_a_job_on_one_machine_needs_no_servers() -> None:
     job = Job(1, 0)
     job.worker(1, 0, local_rank=1, local_size=2)
-    assert job.reason == "0 of 1 workers; missing worker 0 (local rank 0)"
+    assert job.reason == "1 of 2 workers; missing worker 0"
     views = views_in(job.worker(3, 0, local_rank=0, local_size=2))
     assert {seat: view.rank for seat, view in views.items()} == {3: 0, 1: 1}
     assert views[1].servers() == [] and views[1].size == 2

@@ -62,6 +62,13 @@ def test_a_start_that_is_not_late_is_nothing_to_warn_of(monkeypatch: pytest.Monk
     assert [round(at) for at, _ in lines] == [2, 7] and lines[0][1] == "nobody there"
 
 
+def test_on_a_terminal_it_is_one_line_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(module, "living", lambda text: shown.append(text) or True)
+    assert said_in(12, ["nobody there"], monkeypatch) == []
+    assert len(shown) == 20 and shown[-1] == "nobody there (for 12 s now)"
+
+
 def test_who_waits_for_a_few_seconds_only_is_warned_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = said_in(6, ["nobody there"], monkeypatch, limit_s=6)
     assert [round(at) for at, _ in lines] == [2]

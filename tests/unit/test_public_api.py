@@ -6,9 +6,11 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from test_horovod_docs import TORCH as HOROVOD_NAMES
 
 import byteps
 import byteps.errors
@@ -24,6 +26,8 @@ VERBS = [
     "get_pushpull_speed",
     "init",
     "is_initialized",
+    "join",
+    "join_context",
     "local_rank",
     "local_size",
     "poll",
@@ -33,6 +37,7 @@ VERBS = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
     "synchronize",
 ]
@@ -63,7 +68,7 @@ def test_the_names_of_byteps() -> None:
 def test_the_names_of_byteps_torch() -> None:
     import byteps.torch
 
-    expected = {*VERBS, *TORCH_VERBS, "Handle"}
+    expected = {*VERBS, *TORCH_VERBS, "Handle"} | {*HOROVOD_NAMES} - {"elastic"}
     assert sorted(byteps.torch.__all__) == sorted(expected)
     assert all(hasattr(byteps.torch, name) for name in expected)
 
@@ -81,10 +86,22 @@ def test_every_public_function_says_what_it_does() -> None:
                 assert getattr(module, name).__doc__, f"{module.__name__}.{name}"
 
 
-def test_the_version_is_that_of_the_project() -> None:
+def test_the_version_is_written_once_and_is_that_of_what_is_installed() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    found = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
-    assert found is not None and byteps.__version__ == found[1]
+    assert 'dynamic = ["version"]' in text and not re.search(r"^version *=", text, re.MULTILINE)
+    assert metadata.version("byteps-train") == byteps.__version__
+
+
+def test_nobody_is_told_to_install_another_project_of_the_same_name() -> None:
+    texts = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("src/**/*.py"),
+        *ROOT.glob("docker/*"),
+    ]
+    told = re.compile(r"pip install (-\S+ )*'?\"?byteps(?!-train)\b")
+    found = [str(path) for path in texts if told.search(path.read_text())]
+    assert len(texts) > 100 and found == []
 
 
 def loaded_after(program: str) -> set[str]:

@@ -319,3 +319,9 @@ def test_leaving_twice_says_goodbye_once(session: Session) -> None:
 def test_the_speed_is_measured_only_with_telemetry() -> None:
     assert planes.session().speed_bytes_per_s() == 5e6
     assert planes.session({"BYTEPS_TELEMETRY_ON": "0"}).speed_bytes_per_s() == 0.0
+
+
+def test_asynchronous_ranks_need_no_join(session: Session) -> None:
+    with pytest.raises(ConfigError, match="BYTEPS_ENABLE_ASYNC=1"):
+        planes.session({"BYTEPS_ENABLE_ASYNC": "1"}).expect_uneven_data(True)
+    session.expect_uneven_data(True)

@@ -40,11 +40,12 @@ def none_left() -> Iterator[int]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+EPOCH = _core.Epoch(1, ranks=["a"], hosts=["h"], children=["a"], child_of=[0], servers=[("s", 1)])
 ASK: dict[str, Callable[[], object]] = {
     "heartbeats": lambda: _core.Liveness(1, 1.0, 2.0),
     "shared memory": lambda: _core.Arena(1 << 20),
     "board": lambda: _core.create_board(2),
-    "server": lambda: _core.Aggregator(1, 1, 1, ["a"], ranks=["a"], child_of=[0]),
+    "server": lambda: _core.Aggregator(1, EPOCH, 1),
     "loop": lambda: LoopThread("x"),
     "listener": lambda: listen("127.0.0.1", range(1), "X"),
     "meeting": lambda: Meeting(Path("never-made.sock")),

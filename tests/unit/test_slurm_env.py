@@ -72,10 +72,10 @@ def test_counts_that_are_none() -> None:
 
 
 def test_every_node_has_a_server_and_the_first_the_scheduler() -> None:
-    assert labels(task(0, 0)) == ["scheduler", "server 0", "worker 0.0"]
-    assert labels(task(0, 1)) == ["worker 0.1"]
-    assert labels(task(2, 0)) == ["server 2", "worker 2.0"]
-    assert labels(task(2, 1)) == ["worker 2.1"]
+    assert labels(task(0, 0)) == ["scheduler", "server 0", "worker 0"]
+    assert labels(task(0, 1)) == ["worker 1"]
+    assert labels(task(2, 0)) == ["server 2", "worker 4"]
+    assert labels(task(2, 1)) == ["worker 5"]
 
 
 def test_servers_are_dealt_over_nodes() -> None:
@@ -88,7 +88,7 @@ def test_servers_are_dealt_over_nodes() -> None:
 
 
 def test_nodes_for_servers() -> None:
-    assert labels(task(0, 0), server_nodes=1) == ["scheduler", "worker 0.0"]
+    assert labels(task(0, 0), server_nodes=1) == ["scheduler", "worker 0"]
     assert labels(task(2, 0), server_nodes=1) == ["server 0"]
     assert labels(task(2, 1), server_nodes=1) == ["server 1"]
     alone = share_of(task(0, 1), server_nodes=2)
@@ -96,7 +96,7 @@ def test_nodes_for_servers() -> None:
 
 
 def test_several_ranks_of_a_task() -> None:
-    assert labels(task(1, 1), nproc=2) == ["worker 1.2", "worker 1.3"]
+    assert labels(task(1, 1), nproc=2) == ["worker 6", "worker 7"]
     assert share_of(task(1, 1), nproc=2).sizes == (4, 4, 4)
 
 
@@ -112,10 +112,10 @@ def test_uneven_nodes_have_ranks_in_order_of_nodes() -> None:
 
 def test_one_node_is_a_job_without_servers() -> None:
     one = {"SLURM_STEP_NODELIST": "gpu08", "SLURM_STEP_TASKS_PER_NODE": "4"}
-    assert labels(task(0, 0, **one)) == ["worker 0.0"]
+    assert labels(task(0, 0, **one)) == ["worker 0"]
     share = share_of(task(0, 2, **one))
     assert (share.root_uri, share.servers, share.scheduler) == ("127.0.0.1", 0, False)
-    assert labels(task(0, 0, **one), servers=1) == ["scheduler", "server 0", "worker 0.0"]
+    assert labels(task(0, 0, **one), servers=1) == ["scheduler", "server 0", "worker 0"]
 
 
 def test_all_tasks_agree() -> None:

@@ -1,5 +1,7 @@
 #include "aggregator/tensor/tensor_table.h"
 
+#include "wire/limits.h"
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -82,6 +84,12 @@ void TensorTable::forget(const std::vector<uint32_t>& ids) {
     coming_bytes_ -= it->second.coming_bytes;
     tensors_.erase(it);
   }
+}
+
+void TensorTable::clear() {
+  std::lock_guard lock(mutex_);
+  coming_bytes_ = 0;
+  tensors_.clear();
 }
 
 void TensorTable::begun(const TensorInfo& tensor, uint64_t bytes) {

@@ -57,6 +57,7 @@ class TensorTable {
   void declare(TensorInfo tensor);
   Tensor find(uint32_t id) const;  // null: not here
   void forget(const std::vector<uint32_t>& ids);
+  void clear();
   // A key of it takes its memory now.
   void begun(const TensorInfo& tensor, uint64_t bytes);
   // What will be kept of all of them, and has not been taken yet.

@@ -22,6 +22,7 @@ class CompressedRule final : public SumRule {
   void add(Contribution contribution, const Terms& terms, Counts counts, BufferPool& pool) override;
   void finish(const Terms& terms, Counts counts, BufferPool& pool) override;
   void drop() override;
+  void enter() override { total_.reset(); }  // it was made for so many children; the error stays
   // The sum has memory of its own.
   size_t first_bytes(const Terms& terms) const override { return terms.broadcast ? key_.length : 0; }
 

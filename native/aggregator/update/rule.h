@@ -54,6 +54,8 @@ class UpdateRule {
   virtual void finish(const Terms&, Counts, BufferPool&) {}
   // Of collective rules: forgets what was added since the last result.
   virtual void drop() {}
+  // The next epoch has other children; no round is open.
+  virtual void enter() {}
 
   // Of collective rules: how many bytes of contributions a round keeps in any case, because one of them
   // becomes the sum; and how many the sum has now.

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "aggregator/shard.h"
-#include "base/clock.h"
+#include "tests/by_hand.h"
 #include "tests/fuzz/allocations.h"
 #include "tests/fuzz/script.h"
 #include "tests/fuzz/tensors.h"
@@ -37,14 +37,15 @@ struct Offered {
 class World {
  public:
   explicit World(Script& script) : script_(script), settings_(read_settings(script)) {
-    shard_ = std::make_unique<Shard>(settings_, tensors_, 0, events_);
-    members_.resize(settings_.ranks.size());
+    shard_ = std::make_unique<Shard>(settings_, std::make_shared<const Epoch>(settings_.epoch), tensors_, 0,
+                                     events_);
+    members_.resize(settings_.epoch.ranks.size());
     ids_.resize(tensor_kinds().size());
     for (uint32_t i = 0; i < ids_.size(); ++i) {
       ids_[i] = i;
       declare(i);
     }
-    rounds_.assign(settings_.children.size(), std::vector<std::array<uint32_t, kPieces>>(ids_.size()));
+    rounds_.assign(settings_.epoch.children.size(), std::vector<std::array<uint32_t, kPieces>>(ids_.size()));
   }
 
   void run() {
@@ -65,8 +66,9 @@ class World {
   AggregatorSettings read_settings(Script& script) {
     AggregatorSettings made;
     const uint8_t how = script.byte();
+    made.runtime = &hand_;
     made.job = kJob;
-    made.epoch = kEpoch;
+    made.epoch.number = kEpoch;
     made.asynchronous = how & 1;
     made.deterministic = !(how & 2);
     made.scheduled = how & 4;
@@ -79,9 +81,11 @@ class World {
     const uint16_t ranks = 1 + who % 4;
     const bool pairs = who & 0x80;  // two ranks to a machine
     for (uint16_t rank = 0; rank < ranks; ++rank) {
-      made.ranks.push_back("worker " + std::to_string(rank));
-      made.child_of.push_back(pairs ? rank / 2 : rank);
-      if (made.child_of.back() == made.children.size()) made.children.push_back(made.ranks.back());
+      made.epoch.ranks.push_back("worker " + std::to_string(rank));
+      made.epoch.hosts.push_back("here");
+      made.epoch.child_of.push_back(pairs ? rank / 2 : rank);
+      if (made.epoch.child_of.back() == made.epoch.children.size())
+        made.epoch.children.push_back(made.epoch.ranks.back());
     }
     return made;
   }
@@ -111,10 +115,8 @@ class World {
       case 7:
         connect(static_cast<uint16_t>(script_.below(ranks())));
         return;
-      case 8: {  // time passes
-        time_ += 3600 * kNanosecondsPerSecond;
-        return shard_->pass(now_ns() + time_);
-      }
+      case 8:
+        return hand_.pass(3600 * kNanosecondsPerSecond);
       case 9: {
         Member& member = members_[script_.below(ranks())];
         member.deaf = !member.deaf;
@@ -167,7 +169,7 @@ class World {
     const uint32_t first = script_.byte();
     for (uint32_t i = 0; i < ranks(); ++i) {
       const auto rank = static_cast<uint16_t>((first + i) % ranks());
-      if (rank > 0 && settings_.child_of[rank] == settings_.child_of[rank - 1]) continue;
+      if (rank > 0 && settings_.epoch.child_of[rank] == settings_.epoch.child_of[rank - 1]) continue;
       Push push = honest(rank, tensor, piece);
       fill(push);
       send(rank, push);
@@ -191,7 +193,7 @@ class World {
     push.header.sender = rank;
     push.header.dtype = static_cast<uint8_t>(kind.dtype);
     push.header.key = make_key(ids_[tensor], piece);
-    push.header.round = rounds_[settings_.child_of[rank]][tensor][piece];
+    push.header.round = rounds_[settings_.epoch.child_of[rank]][tensor][piece];
     if (kind.codec) {
       push.header.codec = static_cast<uint8_t>(kind.codec->spec.kind);
       push.header.received = CodecTerms{push.header.round, 0.1f}.word();
@@ -201,7 +203,7 @@ class World {
 
   void fill(Push& push) {
     const TensorKind& kind = tensor_kinds()[push.tensor];
-    const uint16_t child = settings_.child_of[push.rank];
+    const uint16_t child = settings_.epoch.child_of[push.rank];
     const auto dtype = static_cast<DType>(push.header.dtype);
     const size_t elements = kind.cut.length_of(piece_of(push.header.key)) / size_of(kind.dtype);
     const bool empty = (push.header.flags & kFlagBroadcast) && push.header.detail != child;
@@ -310,8 +312,8 @@ class World {
 
   void connect(uint16_t rank) {
     members_[rank].end = std::make_unique<WireEnd>(kJob, kEpoch, far_);
-    shard_->attach(rank, members_[rank].end->other_end(), checksum_, by_address_ ? ::getpid() : 0);
-    shard_->turn();
+    shard_->attach(kEpoch, rank, members_[rank].end->other_end(), checksum_, by_address_ ? ::getpid() : 0, 0);
+    hand_.turn();
   }
 
   // As the scheduler does it: before any worker hears of it.
@@ -341,7 +343,7 @@ class World {
 
   bool turn_shard() {
     const Scarcity scarcity(std::exchange(allocations_left_, -1), one_fails_);
-    return shard_->turn();
+    return hand_.turn();
   }
 
   void read() {
@@ -358,7 +360,7 @@ class World {
     const uint32_t tensor = tensor_of(header.key) % kinds(), piece = piece_of(header.key);
     const bool current = header.type != FrameType::credit && ids_[tensor] == tensor_of(header.key);
     if (!current || (header.type != FrameType::result && header.type != FrameType::error)) return;
-    uint32_t& round = rounds_[settings_.child_of[rank]][tensor][piece];
+    uint32_t& round = rounds_[settings_.epoch.child_of[rank]][tensor][piece];
     if (header.round + 1 > round) round = header.round + 1;
     if (header.type == FrameType::result && !frame.payload.empty()) check_result(tensor, frame);
   }
@@ -405,10 +407,11 @@ class World {
     for (auto& child : rounds_) child[tensor] = {};
     for (uint32_t round = 0; round < 2; ++round) {
       for (uint16_t rank = ranks(); rank-- > 0;) {
-        if (rank > 0 && settings_.child_of[rank] == settings_.child_of[rank - 1]) continue;
+        if (rank > 0 && settings_.epoch.child_of[rank] == settings_.epoch.child_of[rank - 1]) continue;
         Push push = honest(rank, tensor, piece);
         fill(push);
-        for (int again = 0; again < 3 && rounds_[settings_.child_of[rank]][tensor][piece] == round; ++again) {
+        for (int again = 0; again < 3 && rounds_[settings_.epoch.child_of[rank]][tensor][piece] == round;
+             ++again) {
           send(rank, push);
           hold_of(rank).flow(SIZE_MAX);
           turn();
@@ -419,12 +422,13 @@ class World {
     }
   }
 
-  uint16_t ranks() const { return static_cast<uint16_t>(settings_.ranks.size()); }
-  uint16_t children() const { return static_cast<uint16_t>(settings_.children.size()); }
+  uint16_t ranks() const { return static_cast<uint16_t>(settings_.epoch.ranks.size()); }
+  uint16_t children() const { return static_cast<uint16_t>(settings_.epoch.children.size()); }
   uint32_t kinds() const { return static_cast<uint32_t>(tensor_kinds().size()); }
 
   Script& script_;
   bool by_address_ = false, checksum_ = false, far_ = false, departed_ = false, misled_ = false;
+  byteps::testing::ByHand hand_;
   const AggregatorSettings settings_;
   EventQueue events_;
   TensorTable tensors_;
@@ -433,7 +437,6 @@ class World {
   std::vector<Member> members_;
   std::vector<uint32_t> ids_;                                       // of each kind of tensor now
   std::vector<std::vector<std::array<uint32_t, kPieces>>> rounds_;  // by child, tensor and piece
-  int64_t time_ = 0;
   int64_t allocations_left_ = -1;
   bool one_fails_ = true;
 };

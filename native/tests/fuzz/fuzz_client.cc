@@ -10,7 +10,9 @@
 #include <memory>
 #include <set>
 
-#include "base/clock.h"
+#include "base/tuning.h"
+#include "tests/by_hand.h"
+#include "tests/epochs.h"
 #include "tests/fuzz/allocations.h"
 #include "tests/fuzz/script.h"
 #include "tests/fuzz/tensors.h"
@@ -25,7 +27,7 @@ namespace {
 
 constexpr uint64_t kJob = 7;
 constexpr uint32_t kEpoch = 3;
-constexpr uint32_t kPieceBytes = limits::kByAddressBytes;  // of tensors without a codec
+constexpr uint32_t kPieceBytes = tuning::kByAddressBytes;  // of tensors without a codec
 
 Cut cut_of(const TensorKind& kind) {
   Cut cut = kind.cut;
@@ -44,18 +46,16 @@ class World {
     const bool nearby = how & 4;
     ClientSettings settings;
     settings.job = kJob;
-    settings.epoch = kEpoch;
     settings.rank = 0;
-    settings.ranks = 2;
-    settings.own_threads = false;
+    settings.io_threads = 1;
+    settings.runtime = &hand_;
     settings.verbose = std::getenv("FUZZ_TELL") ? 2 : 0;
     settings.codec_threads = how & 8 ? 2 : 0;
     settings.credit_bytes = how & 16 ? 0 : how & 32 ? 8192 : 1 << 20;
     settings.piece_bytes = kPieceBytes;
-    settings.servers = {"server 0", "server 1"};
-    settings.worker_hosts = {"a", "b"};
     servers_ = how & 64 ? 2 : 1;
     shards_ = how & 128 ? 2 : 1;
+    settings.epoch = byteps::testing::epoch_of(kEpoch, 2, {}, uint16_t(servers_), uint16_t(shards_));
     client_ = std::make_unique<Client>(settings);
     for (uint16_t i = 0; i < servers_ * shards_; ++i) {
       links_.push_back({std::make_unique<WireEnd>(kJob, kEpoch, false)});
@@ -90,7 +90,7 @@ class World {
   struct Known {
     uint32_t id = 0;
     std::shared_ptr<Tensor> native{};
-    uint32_t operations = 0;  // under way
+    uint32_t operations = 0;  // in flight
     uint32_t rounds = 0;      // begun so far
   };
   struct Running {
@@ -141,11 +141,10 @@ class World {
       case 14:
         return forget();
       case 15:
-        for (uint32_t jobs = script_.below(4); jobs > 0; --jobs) client_->codecs().run_one();
+        for (uint32_t jobs = script_.below(4); jobs > 0; --jobs) hand_.do_job();
         return;
       case 16:
-        time_ += (script_.rarely() ? 3600 : 20) * kNanosecondsPerSecond;
-        return client_->pass(now_ns() + time_);
+        return hand_.pass((script_.rarely() ? 3600 : 20) * kNanosecondsPerSecond);
       case 17:
         if (script_.rarely()) any_link().end->hang_up();
         return;
@@ -157,7 +156,7 @@ class World {
       case 20:
         return answer(say(FrameType::result));  // whether it was pushed or not
       case 23:
-        while (client_->codecs().run_one()) {
+        while (hand_.do_job()) {
         }
         return;
       case 24:  // in the next turn
@@ -216,7 +215,7 @@ class World {
 
   ServerEnd& any_link() { return links_[script_.below(static_cast<uint32_t>(links_.size()))]; }
 
-  // A frame about a piece of an operation under way, mostly.
+  // A frame about a piece of an operation in flight, mostly.
   Header say(FrameType type) {
     const uint32_t which = script_.below(kinds());
     Header header;
@@ -302,25 +301,25 @@ class World {
         cut_of(kind).length_of(piece_of(header.key) % cut_of(kind).pieces()) / size_of(kind.dtype);
     const bool broadcast = header.flags & kFlagBroadcast;
     const bool root = broadcast && header.detail == 0;
-    const bool coded =
+    const bool compressed =
         kind.codec && !broadcast && !(how & 1);  // plain elements are what asynchronous servers send
     header.flags = 0;
     header.detail = 0;
-    header.codec = coded ? static_cast<uint8_t>(kind.codec->spec.kind) : 0;
+    header.codec = compressed ? static_cast<uint8_t>(kind.codec->spec.kind) : 0;
     header.dtype = static_cast<uint8_t>(kind.dtype);
     header.priority = 0;
     header.payload_crc = 0;
     const auto value = static_cast<float>(value_of(header.round));
     std::vector<std::byte> payload;
-    if (coded) {
+    if (compressed) {
       payload = encoded(kind, elements, value);
     } else if (!root && how < 250) {
       payload = constant(kind.dtype, elements, value);
     }
-    if (coded && how >= 240) payload[how % payload.size()] ^= std::byte{how};
-    if (!coded && how >= 244 && how < 250) payload.resize(payload.size() / 2);
+    if (compressed && how >= 240) payload[how % payload.size()] ^= std::byte{how};
+    if (!compressed && how >= 244 && how < 250) payload.resize(payload.size() / 2);
     if (by_address_ && (how & 2) && !payload.empty()) {
-      if (coded) header.detail = static_cast<uint32_t>(payload.size());
+      if (compressed) header.detail = static_cast<uint32_t>(payload.size());
       offered_.push_back(std::make_unique<Offered>());
       Offered& own = *offered_.back();
       own.memory = std::move(payload);
@@ -354,7 +353,7 @@ class World {
 
   bool turn_client() {
     const Scarcity scarcity(std::exchange(allocations_left_, -1), one_fails_);
-    return client_->turn();
+    return hand_.turn();
   }
 
   void read() {
@@ -407,6 +406,7 @@ class World {
   uint32_t kinds() const { return static_cast<uint32_t>(tensor_kinds().size()); }
 
   Script& script_;
+  byteps::testing::ByHand hand_;
   bool by_address_, checksum_, misled_ = false;
   uint16_t servers_, shards_;
   std::vector<std::unique_ptr<Offered>> offered_;
@@ -415,7 +415,6 @@ class World {
   std::unique_ptr<Client> client_;
   std::vector<Known> tensors_;
   std::set<std::pair<uint64_t, uint32_t>> pushed_;  // key and round
-  int64_t time_ = 0;
   int64_t allocations_left_ = -1;
   bool one_fails_ = true;
 };

@@ -73,9 +73,9 @@ void encode_any(const CodecSpec& spec, const std::vector<float>& x) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 4) return 0;
   CodecSpec spec;
-  spec.kind = static_cast<CodecKind>(1 + data[0] % 5);
+  spec.kind = static_cast<CodecKind>(1 + data[0] % static_cast<uint8_t>(kLastKind));
   spec.scaling = spec.l2 = spec.halves = (data[0] & 0x40) != 0;
-  spec.natural = spec.feedback = (data[0] & 0x80) != 0;
+  spec.natural = spec.feedback = spec.nearest = (data[0] & 0x80) != 0;
   spec.k = data[1] < 128 ? 1 + data[1] % 127 : (data[1] - 127) / 130.0;
   if (spec.kind == CodecKind::dithering && spec.k < 1) spec.k = spec.natural ? 127 : 1 << 20;
   const size_t elements = 1 + (size_t{data[2]} << 8 | data[3]) % 9000;

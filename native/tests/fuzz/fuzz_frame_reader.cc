@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "wire/frame_reader.h"
+#include "wire/limits.h"
 #include "wire/offer.h"
 
 using namespace byteps;

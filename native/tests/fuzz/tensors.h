@@ -10,6 +10,7 @@
 #include "reduce/dtype.h"
 #include "reduce/half.h"
 #include "wire/cut.h"
+#include "wire/limits.h"
 
 namespace byteps::fuzz {
 
@@ -27,6 +28,7 @@ inline compress::DeclaredCodec codec(compress::CodecKind kind, double k, compres
   made.spec.feedback = feedback != compress::Feedback::none;
   made.spec.scaling = kind == compress::CodecKind::onebit;
   made.spec.natural = kind == compress::CodecKind::dithering;
+  made.spec.nearest = feedback != compress::Feedback::none;
   made.spec.halves = kind == compress::CodecKind::randomk;
   return made;
 }
@@ -47,6 +49,8 @@ inline const std::vector<TensorKind>& tensor_kinds() {
       {DType::f64, {192, 4096, true, kPiece}, codec(CodecKind::dithering, 4, Feedback::none)},
       {DType::f16, {40, 4096, true, kPiece}, codec(CodecKind::randomk, 5, Feedback::sparse)},
       {DType::f32, {40000, 1 << 20, true, kPiece}, codec(CodecKind::fp16, 0, Feedback::corrected)},
+      {DType::f32, {2060, 1 << 20, true, kPiece}, codec(CodecKind::int8, 0, Feedback::none)},
+      {DType::bf16, {30, 4096, true, kPiece}, codec(CodecKind::int4, 0, Feedback::vanilla)},
   };
   return kinds;
 }

@@ -6,12 +6,11 @@
 #include <string>
 
 #include "base/memory.h"
+#include "base/tuning.h"
 
 namespace byteps {
 namespace {
 
-// A freed block of at least this much gives its pages back; a smaller one is likely to be wanted again soon.
-constexpr size_t kReleaseBytes = size_t{1} << 20;
 constexpr size_t kPageBytes = 4096;
 
 }  // namespace
@@ -22,7 +21,7 @@ std::byte* Arena::allocate(size_t bytes) {
   for (auto it = free_.begin(); it != free_.end(); ++it) {  // first fit: keeps what is used together
     const auto [offset, room] = *it;
     if (room < wanted) continue;
-    if (wanted >= kReleaseBytes) MemoryGate::shared().ask(wanted);  // its pages are not there yet
+    if (wanted >= tuning::kReleaseBytes) MemoryGate::shared().ask(wanted);  // its pages are not there yet
     used_[offset] = wanted;
     if (room == wanted) {
       free_.erase(it);
@@ -46,7 +45,7 @@ void Arena::free(std::byte* block) {
   if (!node) throw std::invalid_argument("not a block of this arena");
   const size_t offset = node.key();
   size_t& bytes = node.mapped();
-  if (bytes >= kReleaseBytes) {
+  if (bytes >= tuning::kReleaseBytes) {
     const size_t first = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
     const size_t last = (offset + bytes) / kPageBytes * kPageBytes;
     memory_->release(first, last - first);

@@ -14,6 +14,7 @@
 #include <random>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/event_loop.h"
 #include "transport/endpoint.h"
 
@@ -29,7 +30,7 @@ struct WireOptions {
   size_t segment_bytes = 64 * 1024;   // most that travels together
   bool ragged = false;                // lengths of segments, reads and writes are drawn
   size_t send_bytes = 256 * 1024;     // written and not yet known to have arrived
-  size_t receive_bytes = 256 * 1024;  // under way or arrived, and not yet known to have been read
+  size_t receive_bytes = 256 * 1024;  // in flight or arrived, and not yet known to have been read
   bool nearby = false;                // what both ends say of where they are
 };
 
@@ -49,6 +50,7 @@ class Network {
   Connection connect(const WireOptions& options);
 
   int64_t now_ns() const { return now_ns_; }
+  Clock clock() const { return Clock(now_ns_); }
   // EventLoop::kNever: nothing will happen.
   int64_t next_event_ns() const { return events_.empty() ? EventLoop::kNever : events_.begin()->first.first; }
   // It is this late: what is due happens, each at its own time. Time never goes back.

@@ -51,7 +51,7 @@ class Pipe final : public std::enable_shared_from_this<Pipe> {
   void arrive(size_t bytes, int64_t sent_ns);
   void tell_read();
   size_t drawn(size_t most) { return options_.ragged && most > 1 ? 1 + network_.random(most) : most; }
-  // Runs unless this object is gone or what was under way is lost by then.
+  // Runs unless this object is gone or what was in flight is lost by then.
   void later(int64_t when_ns, std::function<void()> happens);
 
   Network& network_;

@@ -20,7 +20,7 @@ class Wire {
   Pipe& out(size_t side) { return *pipes_[side]; }
   Pipe& in(size_t side) { return *pipes_[1 - side]; }
 
-  // The connection breaks, and both ends notice at once. What was under way is gone; what has arrived can
+  // The connection breaks, and both ends notice at once. What was in flight is gone; what has arrived can
   // still be read.
   void lose() {
     lost_ = true;

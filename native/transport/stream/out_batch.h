@@ -5,17 +5,16 @@
 
 #include <vector>
 
+#include "base/tuning.h"
 #include "transport/link.h"
-#include "wire/limits.h"
 
 namespace byteps {
 
 class OutBatch {
  public:
-  static constexpr size_t kMaxFrames = 64;
-  static constexpr size_t kMaxWindows = 2 * kMaxFrames;
+  static constexpr size_t kMaxWindows = 2 * tuning::kBatchFrames;
 
-  OutBatch() { frames_.reserve(kMaxFrames); }
+  OutBatch() { frames_.reserve(tuning::kBatchFrames); }
 
   bool empty() const { return at_ == frames_.size(); }
   void clear();
@@ -25,7 +24,7 @@ class OutBatch {
   bool fill(FrameSource& source, const LinkOptions& options, Wanted wanted) {
     clear();
     size_t bytes = 0;
-    while (frames_.size() < kMaxFrames && bytes < kMaxBytes) {
+    while (frames_.size() < tuning::kBatchFrames && bytes < tuning::kBatchBytes) {
       OutFrame& frame = frames_.emplace_back();
       if (!source.next(frame) || !wanted()) {
         frames_.pop_back();
@@ -43,10 +42,6 @@ class OutBatch {
   void let_go(const std::byte* begin, const std::byte* end, BufferPool& pool);
 
  private:
-  // Two pieces: enough to keep the socket's buffer from running dry between two calls, little enough that an
-  // urgent frame does not queue behind much.
-  static constexpr size_t kMaxBytes = 2 * limits::kPieceBytes;
-
   static void finish(OutFrame& frame, const LinkOptions& options);
 
   std::vector<OutFrame> frames_;

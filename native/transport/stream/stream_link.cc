@@ -4,14 +4,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/tuning.h"
 
 namespace byteps {
-namespace {
-
-// A link that has read this much lets the others of its loop have a turn.
-constexpr size_t kReadBudgetBytes = 4 * limits::kPieceBytes;
-
-}  // namespace
 
 StreamLink::StreamLink(std::shared_ptr<ByteStream> stream, const LinkOptions& options, FrameSource& source,
                        FrameSink& sink, Watcher& watcher)
@@ -52,7 +47,7 @@ void StreamLink::on_ready(bool readable, bool writable) {
 }
 
 void StreamLink::receive() {
-  size_t budget = kReadBudgetBytes;
+  size_t budget = tuning::kReadBudgetBytes;
   while (alive() && budget > 0) {
     iovec windows[2];
     const auto count = static_cast<size_t>(reader_.windows(windows));

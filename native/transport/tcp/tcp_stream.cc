@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "wire/limits.h"
+#include "base/tuning.h"
 
 namespace byteps {
 namespace {
@@ -31,9 +31,6 @@ int get_option(int fd, int level, int name, int otherwise) {
 void set_option(int fd, int level, int name, int value) {
   setsockopt(fd, level, name, &value, sizeof(value));  // a socket that has no such option does without
 }
-
-// Long enough that waking up costs little beside reading this much, short enough for any socket's buffer.
-constexpr size_t kMostToWaitForBytes = limits::kFarPieceBytes;
 
 }  // namespace
 
@@ -89,7 +86,7 @@ void TcpStream::want_write(bool yes) {
 // A slow link brings a piece packet by packet, and nothing can be done before its last one: the kernel wakes
 // us for that. A peer that closes or is lost wakes us all the same.
 void TcpStream::wake_at(size_t bytes) {
-  bytes = std::clamp<size_t>(bytes, 1, kMostToWaitForBytes);
+  bytes = std::clamp<size_t>(bytes, 1, tuning::kMostToWaitForBytes);
   if (bytes == wake_at_bytes_) return;
   wake_at_bytes_ = bytes;
   const int value = static_cast<int>(bytes);

@@ -45,6 +45,7 @@ def codec_of_tensor(agreed: str, dtype: int, nbytes: int, job_id: str) -> _core.
         scaling=spec.scaling,
         l2=spec.normalize == "l2",
         natural=spec.partition == "natural",
+        nearest=spec.rounding == "nearest",
         halves=spec.fp16 and spec.compressor in ("topk", "randomk"),
         feedback=spec.ef or "",
         seed=spec.seed or job_number(job_id) >> 1,

@@ -23,6 +23,7 @@ class NativeCodec:
             scaling=spec.scaling,
             l2=spec.normalize == "l2",
             natural=spec.partition == "natural",
+            nearest=spec.rounding == "nearest",
             feedback=spec.ef is not None,
             halves=spec.fp16 and spec.compressor in ("topk", "randomk"),
             seed=seed,

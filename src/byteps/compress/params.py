@@ -14,7 +14,8 @@ from typing import Any
 
 __all__ = ["COMPRESSORS", "MAX_LEVELS", "CodecSpec", "parse"]
 
-COMPRESSORS = ("onebit", "topk", "randomk", "dithering")
+COMPRESSORS = ("onebit", "topk", "randomk", "dithering", "int8", "int4")
+BLOCKS = ("int8", "int4")
 CUSTOM: set[str] = set()  # registered by users; see custom.py
 EF = ("vanilla", "corrected", "sparse")
 # A level must be exact in float32 arithmetic: linear levels are counted, natural ones are powers of two.
@@ -39,6 +40,7 @@ class CodecSpec:
     momentum: str | None = None
     normalize: str | None = None  # of dithering always set
     partition: str | None = None  # of dithering always set
+    rounding: str | None = None  # of int8 and int4 always set
     seed: int | None = None  # None: derived from the job
     fp16: bool = False
 
@@ -134,6 +136,9 @@ def _checked(params: dict[str, Any]) -> CodecSpec:
         most = MAX_LEVELS[given["partition"]]
         if given["k"] > most:
             raise _refused("k", given["k"], f"valid for {given['partition']} dithering: 1 to {most} levels")
+    if given.get("compressor") in BLOCKS:
+        # Error feedback makes up for a bias; without it, rounding must have none.
+        given.setdefault("rounding", "nearest" if "ef" in given else "stochastic")
     return CodecSpec(**given)
 
 
@@ -143,6 +148,7 @@ def _check_together(given: dict[str, Any]) -> None:
         _only(given, "k", ("topk", "randomk", "dithering"))
         _only(given, "normalize", ("dithering",))
         _only(given, "partition", ("dithering",))
+        _only(given, "rounding", BLOCKS)
         if given.get("scaling"):
             _only(given, "scaling", ("onebit",))
     if compressor in ("topk", "randomk", "dithering") and "k" not in given:
@@ -218,6 +224,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "momentum": _one_of("nesterov"),
     "normalize": _one_of("max", "l2"),
     "partition": _one_of("linear", "natural"),
+    "rounding": _one_of("nearest", "stochastic"),
     "seed": _seed,
     "fp16": _flag,
 }

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 IN_FORCE = "in force"
 NOT_YET = "not yet in force"  # parsed and checked, but nothing acts on it in this version
-ACCEPTED = "accepted"  # needs hardware; without it there is no effect
+SUPERSEDED = "superseded"  # of the original: what it tuned is decided elsewhere, as its meaning says
 PRIVATE = "private"  # set by this project's own programs, not by people
 
 _KEY = "variable"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from byteps.config.row import NOT_YET, Variable
+from byteps.config.row import NOT_YET, SUPERSEDED, Variable
 from byteps.config.table import VARIABLES, Table
 from byteps.errors import ConfigError
 
@@ -56,6 +56,17 @@ class Config(Table):
         """True when rank 0 of a serverless job starts a server all the same: nothing is grouped."""
         return self.serverless and not self.grouped
 
+    @property
+    def server_ports(self) -> range:
+        """Where a server may listen; the first free one is taken. 0 is any port.
+
+        >>> load({"BYTEPS_SINGLE_PORT": "1", "DMLC_PS_ROOT_PORT": "9000"}).server_ports
+        range(9001, 9002)
+        """
+        if not self.single_port or self.port != range(1):
+            return self.port
+        return range(self.root_port + 1, self.root_port + 2)
+
     def problems(self) -> list[str]:
         """What contradicts what, whatever the kind of job; empty when all is well."""
         found = []
@@ -74,6 +85,17 @@ class Config(Table):
                 f"PS_HEARTBEAT_INTERVAL={self.heartbeat_interval_s:g} is not below "
                 f"PS_HEARTBEAT_TIMEOUT={self.heartbeat_timeout_s:g}; every peer would count as lost: "
                 "raise the time-out to several intervals"
+            )
+        if self.single_port and (len(self.port) > 1 or self.server_ports[-1] > 65_535):
+            found.append(
+                f"BYTEPS_SINGLE_PORT=1 wants one port for a server, and gets {self.server_ports[0]} to "
+                f"{self.server_ports[-1]}; set DMLC_PORT to one port, or unset it for the one after "
+                "DMLC_PS_ROOT_PORT"
+            )
+        if self.join and self.enable_async:
+            found.append(
+                "BYTEPS_JOIN=1 and BYTEPS_ENABLE_ASYNC=1 contradict each other: asynchronous ranks wait for "
+                "nobody; unset one of them"
             )
         if self.trace_start_step > self.trace_end_step:
             found.append(
@@ -149,7 +171,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
     """Read every variable of ``environ`` (default: the process's own) and return the settings in force."""
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
-    not_yet = []
+    not_yet, superseded = [], []
     for variable in VARIABLES.values():
         name, text = lookup(variable, environ)
         if not text:
@@ -158,9 +180,13 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         # A switch that is off asks for nothing, which is what this version does.
         if variable.status == NOT_YET and value is not False and value != "0":
             not_yet.append(f"{name}={text}")
+        if variable.status == SUPERSEDED:
+            superseded.append(f"{name} ({variable.meaning})")
     warnings = unknown_names(environ)
     if not_yet:
         warnings.append(f"not yet in force in this version, so without effect: {', '.join(not_yet)}")
+    if superseded:
+        warnings.append(f"without effect here: {'; '.join(superseded)}")
     if path := values.get("job_secret_file"):
         values["job_secret"], advice = _read_secret(Path(path), values.get("job_secret"))
         warnings += advice

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 
 from byteps.config import parsers as p
-from byteps.config.row import ACCEPTED, NOT_YET, PRIVATE, Variable, row, rows
+from byteps.config.row import NOT_YET, PRIVATE, SUPERSEDED, Variable, row, rows
 
 
 # Only ``Config``, which inherits from all these classes, is ever made. They get no methods of their own:
@@ -46,6 +46,10 @@ class StartUp:
     port: range = row("DMLC_PORT", p.port_range, range(1),
         'own listening port, or a range such as "9100-9199" of which the first free one is taken',
         default_text="any free port")
+    single_port: bool = row("BYTEPS_SINGLE_PORT", p.switch, False,
+        "a process accepts everything on one port that is known before it starts: the scheduler on "
+        "DMLC_PS_ROOT_PORT, a server on DMLC_PORT or, if that is unset, on the port after the scheduler's; "
+        "workers accept nothing")
     enable_rdma: str = row("DMLC_ENABLE_RDMA", p.word, "0",
         "0 is TCP; 1 or a transport name asks for RDMA, which is not compiled in: an error at init",
         status=NOT_YET)
@@ -65,12 +69,20 @@ class StartUp:
         "peers must prove that they know it; unset: unauthenticated; made by the launcher", secret=True)
     job_secret_file: str = row("BYTEPS_JOB_SECRET_FILE", p.path, "",
         "file that holds the job secret; only its owner should be able to read it")
+    encrypt: str = row("BYTEPS_ENCRYPT", p.choice("0", "1", "all"), "0",
+        "1: every connection between machines is encrypted, with keys made of the job secret; all: those "
+        "inside a machine, too; needs OpenSSL's libcrypto; the same on all processes of a job")
     connect_timeout_s: float = row("BYTEPS_CONNECT_TIMEOUT_S", p.seconds, 300.0,
         "how long start-up may take before an error names who is missing")
     op_timeout_s: float = row("BYTEPS_OP_TIMEOUT_S", p.seconds, 600.0,
         "how long one operation may wait")
     stall_warn_s: float = row("BYTEPS_STALL_WARN_S", p.seconds, 10.0,
         "after this a waiting operation says by name what it waits for")
+    recovery: bool = row("BYTEPS_RECOVERY", p.switch, True,
+        "a connection between a worker and a server that breaks is made again, and what has no answer is "
+        "sent again; 0: it ends the job at once")
+    reconnect_s: float = row("BYTEPS_RECONNECT_S", p.seconds, 10.0,
+        "how long a broken connection may take to be made again before the job ends because of it")
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -100,6 +112,9 @@ class DataPath:
         "a server answers urgent keys first")
     enable_async: bool = row("BYTEPS_ENABLE_ASYNC", p.switch, False,
         "asynchronous training: a contribution is added at once and the current value returned")
+    join: bool = row("BYTEPS_JOIN", p.switch, False,
+        "ranks may run out of data at different times, and call join() anywhere; costs a small sum before "
+        "each operation and step")
     enable_ipc: bool = row("BYTEPS_ENABLE_IPC", p.switch, True,
         "shared memory between processes of one machine (0: TCP); the same on all members of a job")
     deterministic: bool = row("BYTEPS_DETERMINISTIC", p.switch, True,
@@ -120,15 +135,15 @@ class DataPath:
         "folder of the Unix sockets over which ranks of one machine share their memory",
         default_text="the user's runtime directory")
     pcie_switch_size: int = row("BYTEPS_PCIE_SWITCH_SIZE", p.integer(1), 8,
-        "GPUs under one PCIe switch; GPU local reduce", status=ACCEPTED)
+        "GPUs under one PCIe switch: NCCL finds the topology itself", status=SUPERSEDED)
     nccl_num_rings: int = row("BYTEPS_NCCL_NUM_RINGS", p.integer(1), 1,
-        "NCCL rings; GPU local reduce", status=ACCEPTED)
+        "NCCL rings: NCCL chooses, and reads NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS", status=SUPERSEDED)
     nccl_group_size: int = row("BYTEPS_NCCL_GROUP_SIZE", p.integer(1), 4,
-        "NCCL calls grouped together; GPU local reduce", status=ACCEPTED)
+        "NCCL calls grouped together: torch.distributed makes them", status=SUPERSEDED)
     reduce_roots: tuple[int, ...] = row("BYTEPS_REDUCE_ROOTS", p.cores, (),
-        "local ranks that may be the root of a GPU local reduce", status=ACCEPTED)
+        "local ranks that may be the root of a GPU reduce: every rank is, of its part", status=SUPERSEDED)
     omp_thread_per_gpu: int = row("BYTEPS_OMP_THREAD_PER_GPU", p.integer(1), 4,
-        "threads per GPU that sum on the host", status=ACCEPTED)
+        "threads per GPU that sum on the host: each rank sums its part", status=SUPERSEDED)
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -168,13 +183,26 @@ class Observation:
     server_debug_key: str = row("BYTEPS_SERVER_DEBUG_KEY", p.name, "",
         "limit BYTEPS_SERVER_DEBUG to one tensor (key or name)", default_text="all")
     trace_on: bool = row("BYTEPS_TRACE_ON", p.switch, False,
-        "write a Chrome trace, DIR/LOCAL_RANK/comm.json", status=NOT_YET)
+        "write what happened to every tensor in some steps: DIR/LOCAL_RANK/comm.json for chrome://tracing "
+        "and Perfetto, and recordings of all members for bps trace")
     trace_start_step: int = row("BYTEPS_TRACE_START_STEP", p.integer(0), 10,
-        "first step of the trace", status=NOT_YET)
+        "first step of the trace")
     trace_end_step: int = row("BYTEPS_TRACE_END_STEP", p.integer(0), 20,
-        "last step of the trace", status=NOT_YET)
+        "last step of the trace")
     trace_dir: str = row("BYTEPS_TRACE_DIR", p.path, "./traces",
-        "folder of the trace", status=NOT_YET)
+        "folder of the trace")
+    flight_s: int = row("BYTEPS_FLIGHT_S", p.integer(0), 30,
+        "seconds that the flight recorder writes when something goes wrong; 0: it writes nothing")
+    flight_dir: str = row("BYTEPS_FLIGHT_DIR", p.path, "",
+        "folder of the flight recorder", default_text="byteps-flight-UID beside other temporary files")
+    metrics_port: int = row("BYTEPS_METRICS_PORT", p.integer(0), 0,
+        "port where the scheduler serves the numbers of the whole job to Prometheus, at /metrics; worker R "
+        "serves its own at this port + 1 + R, server S at this port + 1 + all workers + S; 0: nobody does")
+    dashboard_port: int = row("BYTEPS_DASHBOARD_PORT", p.integer(0), 0,
+        "port where the scheduler serves a page about the job; 0: nowhere; bpslaunch --dashboard sets it")
+    dashboard_token: str = row("BYTEPS_DASHBOARD_TOKEN", p.word, "",
+        "word in the address of the page, without which it is refused; made by the scheduler, and logged, "
+        "if there is none", secret=True)
     telemetry_on: bool = row("BYTEPS_TELEMETRY_ON", p.switch, True,
         "measure what get_pushpull_speed() reports")
     heartbeat_interval_s: float = row("PS_HEARTBEAT_INTERVAL", p.seconds, 1.0,

@@ -132,6 +132,6 @@ def same_host(sock: socket.socket) -> bool:
     return is_loopback(peer[0]) or peer[0] == sock.getsockname()[0]
 
 
-def wants_checksum(setting: str, sock: socket.socket) -> bool:
-    """BYTEPS_CHECKSUM for one connection: auto checks payloads between hosts only."""
-    return setting == "on" or (setting == "auto" and not same_host(sock))
+def wants_checksum(setting: str, sock: socket.socket, *, sealed: bool) -> bool:
+    """BYTEPS_CHECKSUM for one connection: auto checks payloads between hosts, where no cipher does."""
+    return setting == "on" or (setting == "auto" and not sealed and not same_host(sock))

@@ -48,10 +48,19 @@ class Channel(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, job: int, peer: str, max_bytes: int = _core.MAX_CONTROL_BYTES) -> None:
+    def __init__(
+        self,
+        job: int,
+        peer: str,
+        max_bytes: int = _core.MAX_CONTROL_BYTES,
+        keys: _core.SessionKeys | None = None,
+    ) -> None:
         self.peer = peer
         self.max_bytes = max_bytes
         self._job = job
+        self.cipher = keys.cipher if keys else ""
+        self._sealer = _core.Sealer(keys) if keys else None
+        self._opener = _core.Opener(keys) if keys else None
         self._buffer = bytearray()
         self._arrived: deque[tuple[Message, int]] = deque()  # and their bytes
         self._waiting_bytes = 0
@@ -64,11 +73,16 @@ class Channel(asyncio.Protocol):
 
     @classmethod
     async def over(
-        cls: type[C], sock: socket.socket, job: int, peer: str, max_bytes: int = _core.MAX_CONTROL_BYTES
+        cls: type[C],
+        sock: socket.socket,
+        job: int,
+        peer: str,
+        max_bytes: int = _core.MAX_CONTROL_BYTES,
+        keys: _core.SessionKeys | None = None,
     ) -> C:
-        """Take over a socket whose handshake is done."""
+        """Take over a socket whose handshake is done, and has made these keys if it is encrypted."""
         loop = asyncio.get_running_loop()
-        _, channel = await loop.create_connection(lambda: cls(job, peer, max_bytes), sock=sock)
+        _, channel = await loop.create_connection(lambda: cls(job, peer, max_bytes, keys), sock=sock)
         return channel
 
     # Called by users
@@ -108,7 +122,8 @@ class Channel(asyncio.Protocol):
                 f"at most {_core.MAX_CONTROL_BYTES} fit in a control frame"
             )
         wire_log.debug("to %s: %s of %d bytes", self.peer, type(message).__name__, len(payload))
-        self._transport.write(_core.encode_frame(_core.FRAME_CONTROL, self._job, 0, 0, payload))
+        frame = _core.encode_frame(_core.FRAME_CONTROL, self._job, 0, 0, payload)
+        self._transport.write(self._sealer.seal(frame) if self._sealer else frame)
         if self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self.cut("it does not read its messages")
 
@@ -161,8 +176,8 @@ class Channel(asyncio.Protocol):
         self._room.set()
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
         try:
+            self._buffer += self._opened(data)
             while self._end is None and self._take_frame():
                 pass
         except ProtocolError as error:
@@ -171,11 +186,20 @@ class Channel(asyncio.Protocol):
         if not self._has_space(1):
             self._transport.pause_reading()
 
+    def _opened(self, data: bytes) -> bytes:
+        """What has come, decrypted."""
+        try:
+            return self._opener.feed(data) if self._opener else data
+        except _core.WireError as error:
+            raise ProtocolError(
+                f"the encrypted connection with {self.peer} was tampered with: {error}"
+            ) from None
+
     def connection_lost(self, error: Exception | None) -> None:
         how = "its connection closed"
         if isinstance(error, OSError) and error.errno:
             how += f" ({os.strerror(error.errno)})"
-        elif self._buffer:
+        elif self._buffer or (self._opener and not self._opener.at_boundary):
             how += " in the middle of a message"
         self._room.set()
         self._finish(ConnectionError(self._why_cut or how))

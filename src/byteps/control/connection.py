@@ -13,23 +13,24 @@ import os
 import socket
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from byteps import _core
 from byteps.config import Config
 from byteps.config.endpoint import joined
-from byteps.control.address import text_of
+from byteps.control.address import same_host, text_of
 from byteps.control.channel import wire_log
 from byteps.control.handshake import TIMEOUT_S, AcceptorHandshake, ClientHandshake, State, no_probe
 from byteps.control.hello import Hello, Memory, job_name
+from byteps.control.reception import Reception
+from byteps.control.sealing import OFF, Sealing, able, sealing_of, told
 from byteps.control.shortage import explained, is_shortage
 from byteps.errors import HandshakeError
 from byteps.observe.limited import Limited
 from byteps.observe.text import clean
 
-MAX_PENDING = 256  # handshakes in progress; one more closes the oldest
 ACCEPT_AGAIN_S = 0.1  # when there was no descriptor or no memory for a connection
 ATTEMPT_S = 10.0  # one attempt to connect: a host that drops packets must not eat the whole time-out
 
@@ -45,10 +46,11 @@ class Credentials:
 
     job_id: str
     secret: bytes  # empty: none
+    sealing: Sealing = OFF
 
 
 async def open_socket(host: str, port: int, handshake: ClientHandshake) -> socket.socket:
-    """One attempt: connect, do the handshake, return the socket.
+    """One attempt: connect, do the handshake, return the socket; ``handshake.keys`` are for what follows.
 
     OSError may go away with time; HandshakeError will not.
     """
@@ -57,6 +59,7 @@ async def open_socket(host: str, port: int, handshake: ClientHandshake) -> socke
     except asyncio.TimeoutError:
         raise ConnectionError(f"no answer within {ATTEMPT_S:.0f} s") from None
     try:
+        handshake.near = same_host(sock)
         await asyncio.wait_for(_converse(sock, handshake, handshake.opening), TIMEOUT_S)
     except asyncio.TimeoutError:
         sock.close()
@@ -67,8 +70,13 @@ async def open_socket(host: str, port: int, handshake: ClientHandshake) -> socke
     if handshake.state is State.FAILED:
         sock.close()
         raise HandshakeError(f"handshake with {joined(host, port)} failed: {handshake.reason}")
-    wire_log.info("connected to %s", joined(host, port))
+    wire_log.info("connected to %s, %s", joined(host, port), protection(handshake))
     return sock
+
+
+def protection(handshake: ClientHandshake | AcceptorHandshake) -> str:
+    """How what follows a handshake is protected, in words."""
+    return told(handshake.keys.cipher if handshake.keys else "", handshake.forward)
 
 
 async def resolve(host: str, port: int) -> list[Any]:
@@ -145,16 +153,22 @@ async def _converse(
 
 
 def credentials_of(config: Config) -> Credentials:
-    """The job id and the secret in force."""
-    return Credentials(job_name(config.job_id), config.job_secret or b"")
+    """The job id, the secret and the encryption in force; ConfigError when that cannot be had."""
+    return Credentials(job_name(config.job_id), config.job_secret or b"", sealing_of(config))
+
+
+def credentials_to_look(config: Config) -> Credentials:
+    """For one that looks at a job from outside: it encrypts if the job does."""
+    return Credentials(job_name(config.job_id), config.job_secret or b"", able())
 
 
 class Acceptor:
     """Accepts connections on a listening socket for ever; hands on those whose handshake succeeds.
 
     ``admit(hello, epoch)`` says why a peer that is one of ours may not come in all the same, or nothing.
-    ``welcome(sock, hello, epoch)`` gets the socket. A stranger costs a line in the log at most, and nothing
-    else. ``probe`` is that of the handshake, for connections whose ends may read each other's memory.
+    ``welcome(sock, hello, epoch, keys)`` gets the socket, and the keys if it is encrypted. A stranger costs
+    a line in the log at most, and nothing else. ``probe`` is that of the handshake, for connections whose
+    ends may read each other's memory.
     ``lines`` are those that the user of this object, too, logs about strangers.
     """
 
@@ -163,7 +177,7 @@ class Acceptor:
         listener: socket.socket,
         credentials: Credentials,
         admit: Callable[[Hello, int], str],
-        welcome: Callable[[socket.socket, Hello, int], None],
+        welcome: Callable[[socket.socket, Hello, int, _core.SessionKeys | None], None],
         probe: Callable[[Memory], Memory] = no_probe,
         lines: Limited | None = None,
     ) -> None:
@@ -173,24 +187,21 @@ class Acceptor:
         self._admit = admit
         self._welcome = welcome
         self._probe = probe
-        self._pending: OrderedDict[asyncio.Task[None], Any] = OrderedDict()  # and the peer's address
+        self._reception: Reception[Any] = Reception(
+            listener,
+            who=lambda _, address: address,
+            receive=self._shake_hands,
+            sent_away=self._closed,
+            not_accepted=self._not_accepted,
+        )
 
     async def run(self) -> None:
         """Until cancelled; then closes the listener and every connection still in its handshake."""
-        loop = asyncio.get_running_loop()
-        self._listener.setblocking(False)
         try:
-            while True:
-                try:
-                    sock, address = await loop.sock_accept(self._listener)
-                except OSError as error:
-                    await self._not_accepted(error)
-                    continue
-                self._begin(sock, address)
+            await self._reception.run()
         finally:
             self._listener.close()
-            for task in self._pending:
-                task.cancel()
+            self._reception.close()
             self._lines.settle()
 
     async def _not_accepted(self, error: OSError) -> None:
@@ -198,31 +209,21 @@ class Acceptor:
         text = f"cannot accept a connection: {explained(error)}"
         self._lines.warning("new connections", str(error.errno), text)
         if is_shortage(error):
-            self._close_oldest("there are no more file descriptors")
+            self._reception.send_oldest_away("there are no more file descriptors")
         if is_shortage(error) or error.errno in (errno.ENOBUFS, errno.ENOMEM):
             await asyncio.sleep(ACCEPT_AGAIN_S)
 
-    def _close_oldest(self, reason: str) -> None:
-        """Those who hold a handshake open for long are strangers, or hang."""
-        if self._pending:
-            task, address = self._pending.popitem(last=False)
-            task.cancel()
-            text = f"closed the connection from {text_of(address)}: {reason}"
-            self._lines.warning(_host(address), reason, text)
-
-    def _begin(self, sock: socket.socket, address: Any) -> None:
-        if len(self._pending) >= MAX_PENDING:
-            self._close_oldest(f"{MAX_PENDING} handshakes are in progress")
-        task = asyncio.ensure_future(self._shake_hands(sock, address))
-        self._pending[task] = address
-        task.add_done_callback(lambda done: self._pending.pop(done, None))
+    def _closed(self, address: Any, reason: str) -> None:
+        text = f"closed the connection from {text_of(address)}: {reason}"
+        self._lines.warning(_host(address), reason, text)
 
     async def _shake_hands(self, sock: socket.socket, address: Any) -> None:
-        job_id, secret = self._credentials.job_id, self._credentials.secret
-        handshake = AcceptorHandshake(job_id, secret, self._admit, self._probe)
+        ours = self._credentials
+        handshake = AcceptorHandshake(ours.job_id, ours.secret, self._admit, self._probe, ours.sealing)
         began = time.monotonic()
         try:
             _prepare(sock)
+            handshake.near = same_host(sock)
             await asyncio.wait_for(_converse(sock, handshake, b""), TIMEOUT_S)
             reason = handshake.reason
         except asyncio.TimeoutError:
@@ -239,8 +240,9 @@ class Acceptor:
             raise
         if handshake.state is State.ACCEPTED and handshake.peer is not None and not reason:
             peer = handshake.peer
-            wire_log.info("%s connection of a %s from %s", peer.channel, peer.role, text_of(address))
-            self._welcome(sock, peer, handshake.epoch)
+            what = f"{peer.channel} connection of a {peer.role} from {text_of(address)}"
+            wire_log.info("%s, %s", what, protection(handshake))
+            self._welcome(sock, peer, handshake.epoch, handshake.keys)
             return
         sock.close()
         text = f"refused the connection from {text_of(address)}: {reason}"

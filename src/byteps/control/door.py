@@ -1,7 +1,6 @@
 """Who may come to the meeting of a machine's ranks, and the packets that are exchanged there.
 
-Everybody who comes has a task of its own: one that is silent is sent away after a while, and meanwhile nobody
-waits for it. When too many stand at the door, the one that has stood there longest has to go.
+One that is silent is sent away after a while, and meanwhile nobody waits for it (``reception``).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import errno
 import os
 import socket
 import struct
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Annotated, TypeVar, Union
 
@@ -19,6 +17,7 @@ import msgspec
 
 from byteps.control.handshake import TIMEOUT_S
 from byteps.control.hello import Pid, Word
+from byteps.control.reception import Reception
 from byteps.control.said import unpack
 from byteps.control.shortage import is_shortage
 from byteps.errors import ProtocolError
@@ -27,7 +26,6 @@ from byteps.observe.limited import Limited
 __all__ = ["BACKLOG", "Arrival", "Door", "Guest", "Table", "Verdict", "expect", "send"]
 
 BACKLOG = 4_096
-MAX_PENDING = 256
 _LARGEST = 4_096  # bytes of a packet
 _LocalRank = Annotated[int, msgspec.Meta(ge=0, le=4_096)]
 T = TypeVar("T")
@@ -75,11 +73,16 @@ class Door:
     """Lets the ranks 1 to ``size`` - 1 of one gathering in. Lives in one asyncio loop."""
 
     def __init__(self, listener: socket.socket, size: int, gathering: int) -> None:
-        self._listener = listener
         self._size = size
         self._gathering = gathering
         self._guests: dict[int, Guest] = {}  # by local rank
-        self._pending: OrderedDict[asyncio.Task[None], str] = OrderedDict()  # and who it is
+        self._reception = Reception(
+            listener,
+            who=lambda sock, _: _name(sock),
+            receive=self._receive,
+            sent_away=self._say,
+            not_accepted=self._not_accepted,
+        )
         self._complete = asyncio.Event()
         self._shortage: BaseException | None = None
         self._lines = Limited()
@@ -88,7 +91,7 @@ class Door:
         """All ranks, by local rank, when the last one has come. OSError when none can be let in any more."""
         if len(self._guests) == self._size - 1:
             return self._guests
-        accepting = asyncio.ensure_future(self._accept())
+        accepting = asyncio.ensure_future(self._reception.run())
         complete = asyncio.ensure_future(self._complete.wait())
         try:
             await asyncio.wait({accepting, complete}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,35 +106,19 @@ class Door:
 
     def close(self) -> None:
         """Send everybody home; descriptors that were not kept are closed."""
-        for task in self._pending:
-            task.cancel()
+        self._reception.close()
         for guest in self._guests.values():
             guest.close()
         self._lines.settle()
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, _ = await loop.sock_accept(self._listener)
-            except OSError as error:
-                if not is_shortage(error) or not self._pending:
-                    raise
-                self._turn_away_oldest("there are no more file descriptors")
-                await asyncio.sleep(0)  # it closes its socket
-                continue
-            if len(self._pending) >= MAX_PENDING:
-                self._turn_away_oldest(f"{MAX_PENDING} others have come after it")
-            task = asyncio.ensure_future(self._receive(sock))
-            self._pending[task] = _name(sock)
-            task.add_done_callback(lambda done: self._pending.pop(done, None))
+    async def _not_accepted(self, error: OSError) -> None:
+        if not is_shortage(error):
+            raise error
+        if not self._reception.send_oldest_away("there are no more file descriptors"):
+            raise error
+        await asyncio.sleep(0)  # it closes its socket
 
-    def _turn_away_oldest(self, why: str) -> None:
-        task, name = self._pending.popitem(last=False)
-        task.cancel()
-        self._say(name, why)
-
-    async def _receive(self, sock: socket.socket) -> None:
+    async def _receive(self, sock: socket.socket, _: object) -> None:
         """One who has come: a rank that is awaited gets in."""
         sock.setblocking(False)
         fd, name = -1, _name(sock)

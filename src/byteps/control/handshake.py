@@ -7,8 +7,8 @@ maker. Without a secret the middle two frames fall away; one end with and one wi
 
     client                                   acceptor
       | -- HELLO who, what for, nonce ---------> |     version, job id and admission are checked here
-      | <---------------------- CHALLENGE nonce -|     (only with a secret)
-      | -- PROOF mac --------------------------> |
+      | <-------------- CHALLENGE nonce, cipher -|     (only with a secret)
+      | -- PROOF mac, sealed or not -----------> |
       | <------------------------- WELCOME mac --|     or REJECT reason, at any point
 
     state       frame       next
@@ -20,6 +20,10 @@ maker. Without a secret the middle two frames fall away; one end with and one wi
     PROVING     WELCOME     ACCEPTED or FAILED              (client)
     CALLING, PROVING  REJECT  FAILED                        (client)
     anything else           FAILED
+
+A connection is encrypted from its first byte after PROOF and WELCOME on if either end wants it; members must
+have the same BYTEPS_ENCRYPT. The proofs cover all that was said about it, and the keys are made of the same
+(``sealing``): nobody in the middle can talk the two out of it.
 
 The driver reads exactly ``wanted`` bytes, gives them to ``receive`` and sends what that returns, until
 ``state`` is ACCEPTED or FAILED. So it never reads a byte that belongs to whoever uses the socket next.
@@ -53,8 +57,11 @@ from byteps.control.hello import (
     job_name,
     job_number,
     prove,
+    transcript,
 )
+from byteps.control.origin import incarnation
 from byteps.control.said import unpack
+from byteps.control.sealing import OFF, Sealing, choose, derive, half
 from byteps.errors import ProtocolError
 from byteps.version import __version__
 
@@ -65,6 +72,9 @@ NO_JOB = 1  # in a REJECT for one that has not said its own: a number that tells
 ALIKE = "set the same BYTEPS_JOB_SECRET on all processes of the job, or on none"
 NO_SECRET = "the caller has none; set BYTEPS_JOB_SECRET (or BYTEPS_JOB_SECRET_FILE) to the job's value there"
 ONE_VERSION = "install one version everywhere"
+ENCRYPT_ALIKE = "set it alike on all processes of the job"
+ONE_OPENSSL = "OpenSSL's libcrypto of version 1.1.1 or later is needed on both"
+MEMBERS = ("worker", "server")
 OWN_PORT = "give each job its own DMLC_PS_ROOT_PORT, or set BYTEPS_JOB_ID alike"
 
 
@@ -88,7 +98,9 @@ Table = dict[tuple[State, int], Callable[..., bytes]]
 class _Handshake:
     """What both ends share: framing, the table, and failing."""
 
-    def __init__(self, job_id: str, secret: bytes, start: State) -> None:
+    def __init__(
+        self, job_id: str, secret: bytes, start: State, sealing: Sealing = OFF, near: bool = True
+    ) -> None:
         self.state = start
         self.reason = ""  # set when state is FAILED
         self.wanted = _core.HEADER_BYTES
@@ -98,6 +110,11 @@ class _Handshake:
         self._secret = secret
         self._header = b""
         self._type = 0
+        self._sealing = sealing
+        self._half = half(sealing)
+        self.near = near  # both ends are on this machine
+        self.keys: _core.SessionKeys | None = None  # once accepted; None: what follows is not encrypted
+        self.forward = False  # the keys cannot be made again from the job secret
 
     def receive(self, data: bytes) -> bytes:
         """Takes exactly ``wanted`` bytes; returns what to send now, maybe nothing."""
@@ -134,6 +151,16 @@ class _Handshake:
     def _frame(self, kind: int, payload: msgspec.Struct) -> bytes:
         return _core.encode_frame(kind, self._job, self.epoch, 0, msgspec.msgpack.encode(payload))
 
+    def _make_keys(self, hello: Hello, challenge: Challenge, from_caller: bool) -> None:
+        """ValueError when the other end's half of a secret is none."""
+        theirs = challenge.public if from_caller else hello.public
+        shared = self._half.shared(theirs)
+        conversation = transcript(hello, challenge, True, self.epoch)
+        keys = derive(self._secret, shared, challenge.nonce + hello.nonce, conversation)
+        own, other = keys if from_caller else keys[::-1]
+        self.keys = _core.SessionKeys(challenge.cipher, own, other)
+        self.forward = bool(shared)
+
     def _fail(self, reason: str, told: str = "") -> bytes:
         """``told``: what the other end may know of the reason, if that is less."""
         self.state, self.wanted = State.FAILED, 0
@@ -160,8 +187,12 @@ class ClientHandshake(_Handshake):
         epoch: int = 0,
         instance: int = 0,
         memory: Memory = NO_MEMORY,
+        sealing: Sealing = OFF,
+        expected: int = 0,
     ) -> None:
-        super().__init__(job_id, secret, State.CALLING)
+        """``expected``: the incarnation that must answer; 0: any."""
+        super().__init__(job_id, secret, State.CALLING, sealing)
+        self._expected = expected
         self.memory = NO_MEMORY  # the acceptor's, if it could read ours
         self.epoch = epoch
         self._hello = Hello(
@@ -176,8 +207,13 @@ class ClientHandshake(_Handshake):
             secured=bool(secret),
             nonce=secrets.token_bytes(NONCE_BYTES),
             memory=memory,
+            incarnation=incarnation(),
+            encrypt=sealing.setting,
+            ciphers=sealing.ciphers,
+            public=self._half.public,
         )
-        self._challenge = b""
+        self._challenge = Challenge(b"")
+        self._seal = False
         self.opening = self._frame(_core.FRAME_HELLO, self._hello)
 
     def _challenged(self, challenge: Challenge) -> bytes:
@@ -186,12 +222,16 @@ class ClientHandshake(_Handshake):
             return self._fail(f"CHALLENGE has a nonce of {len(challenge.nonce)} bytes, not {NONCE_BYTES}")
         if not self._secret:
             return self._fail(f"the other end wants a proof of the job secret, and {NO_SECRET}")
-        self._challenge = challenge.nonce
+        if self._expected and challenge.incarnation != self._expected:
+            return self._fail("another process answers at this address than the scheduler has told of")
+        self._challenge = challenge
+        self._seal = challenge.seal or self._sealing.wants(self.near)
         mac = self._prove(b"byteps client", self._hello.memory)
-        return self._frame(_core.FRAME_PROOF, Proof(mac))
+        return self._frame(_core.FRAME_PROOF, Proof(mac, self._seal))
 
     def _prove(self, label: bytes, memory: Memory) -> bytes:
-        return prove(self._secret, label, self._challenge, self._hello, self.epoch, memory)
+        conversation = transcript(self._hello, self._challenge, self._seal, self.epoch)
+        return prove(self._secret, label, conversation, memory)
 
     def _unasked_welcome(self, welcome: Welcome) -> bytes:
         if self._secret:
@@ -202,6 +242,11 @@ class ClientHandshake(_Handshake):
     def _welcomed(self, welcome: Welcome) -> bytes:
         if not hmac.compare_digest(welcome.mac, self._prove(b"byteps acceptor", welcome.memory)):
             return self._fail(f"the other end could not prove that it knows the job secret; {ALIKE}")
+        if self._seal:
+            try:
+                self._make_keys(self._hello, self._challenge, from_caller=True)
+            except ValueError as error:
+                return self._fail(f"no keys can be agreed on: {error}")
         self.state, self.memory = State.ACCEPTED, welcome.memory
         return b""
 
@@ -230,13 +275,16 @@ class AcceptorHandshake(_Handshake):
         secret: bytes,
         admit: Callable[[Hello, int], str],
         probe: Callable[[Memory], Memory] = no_probe,
+        sealing: Sealing = OFF,
+        near: bool = True,
     ) -> None:
-        super().__init__(job_id, secret, State.GREETING)
+        super().__init__(job_id, secret, State.GREETING, sealing, near)
         self._job = NO_JOB
         self.peer: Hello | None = None
         self._admit = admit
         self._probe = probe
-        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._challenge = Challenge(secrets.token_bytes(NONCE_BYTES), incarnation())
+        self._seal = False
 
     def _greeted(self, hello: Hello) -> bytes:
         self.peer = hello
@@ -260,18 +308,46 @@ class AcceptorHandshake(_Handshake):
             return self._fail(f"the caller has a job secret, and this job has none; {ALIKE}")
         if self._secret:
             self.state = State.CHALLENGED
-            return self._frame(_core.FRAME_CHALLENGE, Challenge(self._nonce))
+            self._challenge = msgspec.structs.replace(
+                self._challenge,
+                cipher=choose(hello.ciphers, self._sealing.ciphers),
+                seal=self._sealing.wants(self.near),
+                public=self._half.public,
+            )
+            return self._frame(_core.FRAME_CHALLENGE, self._challenge)
         return self._accept(hello)
 
     def _proved(self, proof: Proof) -> bytes:
         assert self.peer is not None  # the table: PROOF only after HELLO
+        self._seal = proof.seal
         mac = self._prove(b"byteps client", self.peer, self.peer.memory)
         if not hmac.compare_digest(proof.mac, mac):
             return self._fail(f"the job secrets differ; {ALIKE}")
+        if unlike := self._unlike(self.peer):
+            return self._fail(unlike)
         return self._accept(self.peer)
 
+    def _unlike(self, hello: Hello) -> str:
+        """Why the two ends do not agree on encryption, or nothing. Makes the keys."""
+        own, called = self._sealing.setting, f"the {hello.role} that calls"
+        if hello.role in MEMBERS and hello.encrypt != own:
+            theirs = f"{called} has BYTEPS_ENCRYPT={hello.encrypt}"
+            return f"{theirs}, the one that answers has {own}; {ENCRYPT_ALIKE}"
+        if self._challenge.seal and not self._seal:
+            return f"this job is encrypted (BYTEPS_ENCRYPT={own}), and {called} does not encrypt"
+        if not self._seal:
+            return ""
+        if not self._challenge.cipher:
+            return f"{called} and the one that answers have no cipher in common; {ONE_OPENSSL}"
+        try:
+            self._make_keys(hello, self._challenge, from_caller=False)
+        except ValueError as error:
+            return f"no keys can be agreed on: {error}"
+        return ""
+
     def _prove(self, label: bytes, hello: Hello, memory: Memory) -> bytes:
-        return prove(self._secret, label, self._nonce, hello, self.epoch, memory)
+        conversation = transcript(hello, self._challenge, self._seal, self.epoch)
+        return prove(self._secret, label, conversation, memory)
 
     def _accept(self, hello: Hello) -> bytes:
         # Admission comes after the proof: a stranger learns nothing about who is in the job.

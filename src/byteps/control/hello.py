@@ -17,6 +17,9 @@ NONCE_BYTES = 32
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 Word = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Pid = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Name = Annotated[str, msgspec.Meta(max_length=64)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=8)]
+Public = Annotated[bytes, msgspec.Meta(max_length=32)]
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -48,14 +51,23 @@ class Hello(msgspec.Struct, frozen=True):
     secured: bool  # the caller has a secret and expects a challenge
     nonce: bytes
     memory: Memory = NO_MEMORY  # of a worker that a server on its machine may read
+    incarnation: Word = 0  # of the caller's process
+    encrypt: Name = "0"  # BYTEPS_ENCRYPT of the caller
+    ciphers: Names = ()  # that it has, the best first; none: it does not encrypt
+    public: Public = b""  # its half of an X25519 secret
 
 
 class Challenge(msgspec.Struct, frozen=True):
     nonce: bytes
+    incarnation: Word = 0  # of the acceptor's process
+    cipher: Name = ""  # for this connection; none: the ends have none in common
+    seal: bool = False  # the acceptor wants this connection encrypted
+    public: Public = b""
 
 
 class Proof(msgspec.Struct, frozen=True):
     mac: bytes
+    seal: bool = False  # what follows the handshake is encrypted: the acceptor or the caller wants it
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -95,16 +107,18 @@ def job_number(job_id: str) -> int:
     return int.from_bytes(hashlib.sha256(job_name(job_id).encode()).digest()[:8], "little") or 1
 
 
-def prove(
-    secret: bytes, label: bytes, acceptor_nonce: bytes, hello: Hello, epoch: int, memory: Memory
-) -> bytes:
-    """``memory`` is that of the end that proves itself. Lengths go in front of the texts, so that no two
-    different contexts are the same bytes.
+def transcript(hello: Hello, challenge: Challenge, seal: bool, epoch: int) -> bytes:
+    """All that the two ends have told each other and that matters. Lengths go in front of the texts, so that
+    no two different conversations are the same bytes.
     """
-    context = acceptor_nonce + hello.nonce
-    for text in (hello.job_id, hello.channel, hello.role):
-        encoded = text.encode()
-        context += struct.pack("<I", len(encoded)) + encoded
-    context += struct.pack("<qqqq", hello.rank, hello.shard, hello.instance, epoch)
-    context += struct.pack("<qqq", memory.pid, memory.address, memory.value)
+    texts = [hello.job_id, hello.channel, hello.role, hello.encrypt, challenge.cipher, *hello.ciphers]
+    parts = [challenge.nonce, hello.nonce, hello.public, challenge.public, *(text.encode() for text in texts)]
+    made = struct.pack("<I", len(parts)) + b"".join(struct.pack("<I", len(part)) + part for part in parts)
+    made += struct.pack("<qqqq", hello.rank, hello.shard, hello.instance, epoch)
+    return made + struct.pack("<QQ??", hello.incarnation, challenge.incarnation, challenge.seal, seal)
+
+
+def prove(secret: bytes, label: bytes, conversation: bytes, memory: Memory) -> bytes:
+    """``conversation`` is the transcript, ``memory`` that of the end that proves itself."""
+    context = conversation + struct.pack("<qqq", memory.pid, memory.address, memory.value)
     return hmac.new(secret, label + context, hashlib.sha256).digest()

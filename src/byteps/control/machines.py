@@ -13,7 +13,7 @@ from byteps import _core
 from byteps.control import machine
 from byteps.control.messages import Member, View
 
-__all__ = ["children", "gathering", "machine_index", "machines", "on_one_host", "piece_bytes"]
+__all__ = ["children", "epoch_of", "gathering", "machine_index", "machines", "on_one_host", "piece_bytes"]
 
 
 def machines(view: View) -> list[list[Member]]:
@@ -58,6 +58,19 @@ def children(view: View, grouped: bool) -> tuple[list[str], list[int]]:
         for worker in ranks:
             child_of[worker.rank] = index
     return names, child_of
+
+
+def epoch_of(view: View, grouped: bool) -> _core.Epoch:
+    """The running epoch, as the core of every member is told of it."""
+    names, child_of = children(view, grouped)
+    return _core.Epoch(
+        view.epoch,
+        ranks=[str(worker) for worker in view.workers()],
+        hosts=[worker.host for worker in view.workers()],
+        children=names,
+        child_of=child_of,
+        servers=[(str(server), server.shards) for server in view.servers()],
+    )
 
 
 def _name(ranks: list[Member]) -> str:

@@ -4,14 +4,16 @@ Numbers that a peer sends and that later size a loop or a list are bounded here,
 decodes is also safe to work with. Unknown tags, missing fields and wrong types raise ProtocolError. A message
 that has a ``Text``, which is for people, is ``Said`` and cleans it; a ``Name`` is compared as it is.
 
-    member -> scheduler     Register  Declare  Lacking  Barrier  Leave
+    member -> scheduler     Register  Declare  Lacking  Barrier  Leave  Tracing  Dump  Report
+                            AskClock, answered with ToldClock
                             Lost (an accusation: "its connection ended")
                             Unreachable ("nothing comes through between it and me")
     scheduler -> member     Waiting  ComeBack  View  Declared  Conflict  BarrierDone  Departed  Failed  Lost
-                            NamesDiffer
-    scheduler -> servers    Prepare, answered with Prepared  Retire  Shutdown
+                            NamesDiffer  Dump  Watched
+    scheduler -> servers    Prepare, answered with Prepared  Retire  Tracing  Shutdown
     scheduler -> scheduler  Rival: of one that found its port taken, on a connection of its own
-    observer <-> scheduler  Ask, answered with a Status: on a connection of its own, by whoever has the secret
+    observer <-> scheduler  Ask and Dump, answered with a Status, and AskNumbers, answered with Numbers: on a
+                            connection of its own, by whoever has the secret
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from msgspec import Meta, Struct
 from byteps.control.blame import Whom
 from byteps.control.said import Said, Text, TextTable, unpack
 from byteps.control.sentences import member
+from byteps.observe.metrics import MAX_SAMPLES, Sample
 
 Role = Literal["worker", "server"]
 Count = Annotated[int, Meta(ge=0, le=65_536)]
@@ -37,6 +40,7 @@ Places = list[tuple[Times, list[tuple[Number, Number]]]]  # (server, shard); see
 TensorId = Annotated[int, Meta(ge=-1, lt=1 << 32)]
 Partition = Annotated[int, Meta(ge=8, le=1 << 30, multiple_of=8)]  # its bytes
 Name = Annotated[str, Meta(max_length=4_096)]
+Time = Annotated[int, Meta(ge=0, le=1 << 62)]  # nanoseconds
 
 # What one declaration may ask for: the scheduler must not be busy with it for long.
 MAX_BATCH_TENSORS = 1_000
@@ -111,13 +115,15 @@ class Rival(Said, frozen=True, tag="rival"):
     origin: Origin
 
 
-class View(Struct, frozen=True, tag="view"):
+class View(Said, frozen=True, tag="view"):
     """The job is complete: who is in it, and the receiver's own rank. ``size`` counts workers."""
 
     epoch: Rank
     rank: Rank
     size: Rank
     members: list[Member]
+    told_ns: Time = 0  # by the clock of the scheduler's machine, since the boot of ``kernel``; 0: unknown
+    kernel: Text = ""
 
     def workers(self) -> list[Member]:
         """All workers in rank order."""
@@ -289,10 +295,11 @@ class NamesDiffer(Said, frozen=True, tag="names-differ"):
     crossed: bool = False
 
 
-class Departed(Struct, frozen=True, tag="departed"):
+class Departed(Said, frozen=True, tag="departed"):
     """A worker said goodbye; the rounds that still need it will never be complete."""
 
     rank: Rank
+    reason: Text = ""  # what it said: how far it had come
 
 
 class Retire(Struct, frozen=True, tag="retire"):
@@ -303,6 +310,70 @@ class Retire(Struct, frozen=True, tag="retire"):
 
 class Shutdown(Struct, frozen=True, tag="shutdown"):
     """All workers are done: exit with status 0."""
+
+
+class AskClock(Struct, frozen=True, tag="ask-clock"):
+    """What time is it at the scheduler's machine?"""
+
+    asked_ns: Time
+
+
+class ToldClock(Said, frozen=True, tag="told-clock"):
+    """The time at the scheduler's machine, since the boot of ``kernel``, and that of the question."""
+
+    asked_ns: Time
+    now_ns: Time
+    kernel: Text
+
+
+class Tracing(Struct, frozen=True, tag="tracing"):
+    """A worker has begun to trace, or has ended its trace; the scheduler passes it on to the servers."""
+
+    begins: bool
+
+
+class Report(Struct, frozen=True, tag="report"):
+    """A member's numbers for the metrics of the job; at most one a second counts."""
+
+    samples: Annotated[list[Sample], Meta(max_length=MAX_SAMPLES)]
+
+
+class Watched(Struct, frozen=True, tag="watched"):
+    """Somebody looks at the job: members tell their numbers for so long."""
+
+    for_s: Annotated[float, Meta(ge=0, le=3_600)]
+
+
+class AskNumbers(Struct, frozen=True, tag="ask-numbers"):
+    """What do the members of the job count? Whoever goes on asking is told newer numbers."""
+
+    id: int
+
+
+class Counted(Said, frozen=True):
+    """The numbers of one member, ``age_s`` old."""
+
+    role: Text
+    rank: int
+    host: Text
+    age_s: float
+    samples: list[Sample]
+
+
+class Numbers(Said, frozen=True, tag="numbers"):
+    """The answer: the job in one line, and what its members have told so far."""
+
+    id: int
+    now_s: float  # of the scheduler's clock
+    phase: Text
+    text: Text
+    members: list[Counted]
+
+
+class Dump(Said, frozen=True, tag="dump"):
+    """Every member shall write its last seconds to a file, because of this."""
+
+    reason: Text
 
 
 class Ask(Struct, frozen=True, tag="ask"):
@@ -322,6 +393,7 @@ class Presence(Said, frozen=True):
     pid: int
     version: Text  # of the package
     clock_ahead_s: float | None  # of the scheduler's, when it registered; late by one way of a message
+    cipher: Text = ""  # of its control connection; empty: not encrypted
 
 
 class Status(Said, frozen=True, tag="status"):
@@ -334,6 +406,7 @@ class Status(Said, frozen=True, tag="status"):
     phase: Text
     text: Text
     members: list[Presence]
+    encrypt: Text = "0"  # BYTEPS_ENCRYPT of the job
 
 
 # A typing.Union and not "|": msgspec reads the tags out of it at import.
@@ -359,6 +432,14 @@ Message = Union[  # noqa: UP007
     Departed,
     Retire,
     Shutdown,
+    AskClock,
+    ToldClock,
+    Tracing,
+    Dump,
+    Report,
+    Watched,
+    AskNumbers,
+    Numbers,
     Ask,
     Status,
 ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from byteps.config import Config
 from byteps.control.messages import Origin
 
-__all__ = ["own", "program_of"]
+__all__ = ["incarnation", "own", "program_of"]
 
 _incarnation = secrets.randbits(62)
 
@@ -24,6 +24,11 @@ def _be_another() -> None:
 
 
 os.register_at_fork(after_in_child=_be_another)
+
+
+def incarnation() -> int:
+    """A random number that only this process has."""
+    return _incarnation
 
 
 def own(config: Config, role: str) -> Origin:

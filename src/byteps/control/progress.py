@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 
-from byteps.observe.logging import logger
+from byteps.observe.logging import living, logger
 
 __all__ = ["REPEAT_S", "Progress"]
 
@@ -20,13 +20,15 @@ class Progress:
     """Says what a start-up waits for: not at once, when it changes, and again after 5, 10, 20... seconds.
 
     A healthy one is nothing to warn of: it is INFO at first, and a WARNING from when it is late. A wait of
-    five minutes makes eight warnings, also when it goes to and fro between a few reasons.
+    five minutes makes eight warnings, also when it goes to and fro between a few reasons. On a terminal it is
+    one line instead, that counts the seconds.
     """
 
     def __init__(self, limit_s: float, quiet_s: float = QUIET_S) -> None:
-        """``limit_s``: after this long the start-up fails; a third of it is late in any case."""
+        """``limit_s``: after this long the start-up fails; a third of it is late. 0: it is none."""
         self.text = ""
         self._began = time.monotonic()
+        self._limit_s = limit_s
         self._quiet_s = quiet_s
         self._next_at = 0.0
         self._late = False
@@ -40,6 +42,8 @@ class Progress:
             self._late = True
             self._next_at = now
             self._pauses.clear()
+        if self._late and self._limit_s and living(f"{text} (for {now - self._began:.0f} s now)"):
+            return
         not_before, pause = self._pauses.get(text, (self._began + self._quiet_s, REPEAT_S))
         if now < max(not_before, self._next_at):
             return
@@ -49,3 +53,7 @@ class Progress:
         while len(self._pauses) > REASONS:
             self._pauses.popitem(last=False)
         (logger.warning if self._late else logger.info)("%s%s", text, again)
+
+    def close(self) -> None:
+        """The wait is over."""
+        living("")

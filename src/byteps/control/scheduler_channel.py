@@ -13,26 +13,47 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from byteps import _core
 from byteps.config import Config
 from byteps.config.endpoint import joined
 from byteps.control import machine, origin
 from byteps.control.channel import Channel
-from byteps.control.connection import credentials_of, open_socket, why
+from byteps.control.clock import Clock
+from byteps.control.connection import credentials_of, open_socket, protection, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
-from byteps.control.messages import ComeBack, Failed, Leave, Register, View, Waiting
+from byteps.control.messages import (
+    AskClock,
+    ComeBack,
+    Failed,
+    Leave,
+    Message,
+    Register,
+    ToldClock,
+    View,
+    Waiting,
+)
 from byteps.control.patience import make_patient
 from byteps.control.progress import Progress
 from byteps.control.shortage import is_shortage
 from byteps.errors import JoinError, JoinTimeoutError, ProtocolError
+from byteps.observe.logging import logger
 from byteps.observe.text import clean
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 LOCAL_RETRY_S = 0.2  # at last, in a job on one machine: cheap there, and its scheduler is always on its way
 BEAT_LINES = 2  # heartbeat connections of a member: native/liveness/beat_lines.h says why
+_VIEW_NS = 2_000_000  # a View is on its way for about so long at most: nobody has asked for it
 GRACE_S = 0.5  # between the end of a heartbeat and the verdict: messages that have arrived are read first
+
+
+class Line(NamedTuple):
+    """A heartbeat connection, and its keys if it is encrypted."""
+
+    sock: socket.socket
+    keys: _core.SessionKeys | None
 
 
 class SchedulerChannel(Channel):
@@ -41,20 +62,39 @@ class SchedulerChannel(Channel):
     _config: Config
     _liveness: _core.Liveness | None = None
     own_address = ""  # of this machine, towards the scheduler
+    clock: Clock
 
-    def watch(self, config: Config, beats: list[socket.socket]) -> None:
+    def watch(self, config: Config, beats: list[Line]) -> None:
         """Begin to beat on these connections; once."""
         self._config = config
+        self.clock = Clock(machine.kernel())
         self._liveness = _core.Liveness(
             job_number(config.job_id), config.heartbeat_interval_s, config.heartbeat_timeout_s
         )
         # Open ones: a forked child must let go of them.
-        self.fds = [self.fileno(), *(beat.fileno() for beat in beats)]
-        self.own_address = str(beats[0].getsockname()[0])
+        self.fds = [self.fileno(), *(beat.sock.fileno() for beat in beats)]
+        self.own_address = str(beats[0].sock.getsockname()[0])
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._liveness.fileno(), self._beat_events)
         for beat in beats:
-            self._liveness.add(beat.detach(), 0)
+            self._liveness.add(beat.sock.detach(), 0, beat.keys)
+
+    async def receive(self) -> Message:
+        """The next message; what the scheduler says of its clock is heard here."""
+        while True:
+            message = await super().receive()
+            if isinstance(message, View) and message.told_ns:
+                self.clock.hear(
+                    time.monotonic_ns() - _VIEW_NS, message.told_ns, time.monotonic_ns(), message.kernel
+                )
+            elif isinstance(message, ToldClock):
+                self.clock.hear(message.asked_ns, message.now_ns, time.monotonic_ns(), message.kernel)
+                continue
+            return message
+
+    def ask_clock(self) -> None:
+        """Find out more exactly how far the clocks are apart."""
+        self.send(AskClock(time.monotonic_ns()))
 
     def leave(self, message: Leave, timeout_s: float) -> None:
         """Say goodbye. ``receive`` raises when the scheduler has heard it, or after ``timeout_s``.
@@ -92,7 +132,8 @@ def beat_reason(kind: _core.FailureKind, detail: str, config: Config) -> str:
             f"PS_HEARTBEAT_INTERVAL of {interval_s:g}: it hangs, its machine is down, or the network is cut"
         )
     if kind is _core.FailureKind.LOST:
-        return "its connection closed"
+        more = "" if detail.startswith("connection closed") else f": {clean(detail)}"
+        return f"its connection closed{more}"
     return f"its heartbeat connection broke: {clean(detail)}"
 
 
@@ -100,22 +141,28 @@ async def connect(config: Config, role: str, instance: int) -> SchedulerChannel:
     """One attempt to open all connections; OSError may go away with time, HandshakeError will not."""
     credentials = credentials_of(config)
 
-    async def open_one(channel: str) -> socket.socket:
-        handshake = ClientHandshake(credentials.job_id, credentials.secret, channel, role, instance=instance)
+    async def open_one(channel: str) -> Line:
+        handshake = ClientHandshake(
+            *(credentials.job_id, credentials.secret, channel, role),
+            instance=instance,
+            sealing=credentials.sealing,
+        )
         sock = await open_socket(config.root_uri, config.root_port, handshake)
-        return make_patient(sock, config)
+        if channel == "control" and handshake.keys is not None:
+            logger.info("the connections with the scheduler are %s", protection(handshake))
+        return Line(make_patient(sock, config), handshake.keys)
 
-    opened: list[socket.socket] = []
+    opened: list[Line] = []
     try:
         for channel in ("control", *["beat"] * BEAT_LINES):
             opened.append(await open_one(channel))
     except BaseException:
-        for sock in opened:
-            sock.close()
+        for line in opened:
+            line.sock.close()
         raise
     scheduler = f"the scheduler at {joined(config.root_uri, config.root_port)}"
     control, *beats = opened
-    made = await SchedulerChannel.over(control, job_number(config.job_id), scheduler)
+    made = await SchedulerChannel.over(control.sock, job_number(config.job_id), scheduler, keys=control.keys)
     made.watch(config, beats)
     return made
 
@@ -133,6 +180,15 @@ async def enter(
     JoinTimeoutError after the deadline says what was still missing; JoinError what was refused.
     """
     progress = Progress(config.connect_timeout_s)
+    try:
+        return await _enter(config, role, register, deadline, progress)
+    finally:
+        progress.close()
+
+
+async def _enter(
+    config: Config, role: str, register: Callable[[str], Register], deadline: float, progress: Progress
+) -> tuple[SchedulerChannel, View]:
     instance = secrets.randbits(62)  # only this member has this number
     delay = FIRST_RETRY_S
     where = f"the scheduler at {joined(config.root_uri, config.root_port)}"

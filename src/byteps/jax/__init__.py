@@ -31,6 +31,7 @@ from byteps import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
     synchronize,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
     "synchronize",
 ]

@@ -26,6 +26,7 @@ from byteps import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
 )
 from byteps.keras import callbacks
@@ -54,5 +55,6 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
 ]

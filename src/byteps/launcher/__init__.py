@@ -10,7 +10,7 @@
     memory_policy  the node that a rank's memory comes from
     gdb        a rank's command under gdb
     guard      two processes that watch each other, so that nothing outlives the launcher
-    local      starts one process on this machine
+    here       starts one process on this machine
     supervise  the event loop around the processes of a job
     display    their output, from pipes to the screen
     ending     pure: when a job ends, who gets which signal, and the exit code
@@ -23,10 +23,10 @@ Several machines, each way with its options in the module of its name:
 
     ssh        hosts (pure), layout (pure: who runs what where)
     slurm      slurm_env (pure: what a task runs), user_key (a secret without a common parent)
-    ray_cluster  ray_link: the same agents in actors of Ray; ray_bundles: what Ray reserves
+    ray_cluster  ray_agents: the same agents in actors of Ray; ray_bundles: what Ray reserves
     k8s        k8s_manifest (pure)
     nodes      torchrun's options
     share      a part of a job that is started here: for slurm and nodes
-    fleet      the supervisor of a job whose processes are elsewhere; link: one connection
+    fleet      the supervisor of a job whose processes are elsewhere; agent_connection: one of its lines
     agent      the processes of one host; frames: what it and the fleet say to each other
 """

@@ -22,13 +22,13 @@ from typing import cast
 
 from byteps.control import ports
 from byteps.control.listening import bound, listening
-from byteps.launcher import ending, frames, guard, local
+from byteps.launcher import ending, frames, guard, here
 from byteps.launcher.agent_output import AgentOutput
 from byteps.launcher.display import Display
 from byteps.launcher.ending import Phase
 from byteps.launcher.silence import LEAST_S
 from byteps.launcher.spec import ProcessSpec
-from byteps.launcher.supervise import Supervisor
+from byteps.launcher.supervise import Supervisor, earliest
 from byteps.version import __version__
 
 __all__ = ["main"]
@@ -41,7 +41,7 @@ def main() -> int:
     # Whoever started this program set it, so that no file of the user stands in for a standard module. The
     # user's own commands must not inherit it.
     os.environ.pop("PYTHONSAFEPATH", None)
-    local.open_standard_fds()
+    here.open_standard_fds()
     return guard.guarded(_serve)
 
 
@@ -59,7 +59,7 @@ def _serve(front_gone: int) -> int:
     except OSError as error:
         return _refuse(f"cannot use port {order.root_port} for the scheduler: {error.strerror}"
                        f"{ports.told(order.root_port)}; choose another with --scheduler-port")  # fmt: skip
-    with local.reserve() as master:
+    with here.reserve() as master:
         root_port = listener.getsockname()[1] if listener else 0
         caller, own = _addresses(os.environ)
         hello = frames.Hello(
@@ -147,7 +147,7 @@ class _Agent(Supervisor):
         super().__init__(specs, _environment(start.env), False, inbox.front_gone, ending.Times())
         self._labelled = True
         if listener is not None:
-            if local.listen(listener, specs):
+            if here.listen(listener, specs):
                 listener.detach()
             else:
                 listener.close()
@@ -206,8 +206,7 @@ class _Agent(Supervisor):
 
     def _deadline(self) -> float | None:
         silence = None if self._paused else self._heard + self._silence_s
-        known = [each for each in (self._state.deadline, silence) if each is not None]
-        return min(known, default=None)
+        return earliest(self._state.deadline, silence)
 
     def _tick(self) -> None:
         if not self._paused and time.monotonic() > self._heard + self._silence_s and not self._alone:

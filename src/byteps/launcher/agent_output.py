@@ -63,8 +63,13 @@ class AgentOutput(Display):
         """Kept for whoever reports it."""
         self.noted = text
 
-    def repeat(self, process: int, name: str) -> None:
+    def last_words(self, process: int, name: str) -> None:
         """The launcher has the last lines."""
+
+    @property
+    def deadline(self) -> float | None:
+        """Nothing waits here: the launcher decides what is shown."""
+        return None
 
     def drain_process(self, process: int) -> None:
         """Send all that a process has written. What its children still write comes later."""

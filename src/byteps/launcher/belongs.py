@@ -35,6 +35,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "workers": (HERE, RAY, K8S),
     "servers": (HERE, SSH, SLURM, RAY, K8S, NODES),
     "log_dir": _LAUNCHED,
+    "trace": _LAUNCHED,
+    "dashboard": (HERE,),
     "grace": _ALL,
     "dry_run": _ALL,
     "env": _ALL,
@@ -74,6 +76,7 @@ _REMEDIES = {
     ("python", SLURM): "name the interpreter in the command",
     ("python", NODES): "name the interpreter in the command",
     ("python", K8S): "the image has the interpreter",
+    ("trace", K8S): "set BYTEPS_TRACE_ON=1 and BYTEPS_TRACE_DIR, a folder of a volume, with --env",
     ("log_dir", K8S): "kubectl logs has the output of every pod",
     **{("np", way): "give the ranks of a machine with -n" for way in (ROLE, SLURM, RAY, K8S, NODES)},
 }

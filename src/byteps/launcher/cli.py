@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from byteps.launcher import belongs, k8s, nodes, ray_cluster, slurm, ssh
 from byteps.launcher.arguments import port, variables
 from byteps.launcher.help import DESCRIPTION, EXAMPLES, USAGE
+from byteps.launcher.page import offer_page
+from byteps.launcher.trace import traced
 from byteps.observe.reader import with_a_reader
 
 # Everything else is imported where it is used: --help and wrong options answer at once.
@@ -73,7 +75,19 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--log-dir",
         metavar="DIR",
-        help="write the output of every process to a file of its own there, too: rank-0.log, server-1.log",
+        help="write the output of every process to a file of its own there, too: worker-0.log, server-1.log",
+    )
+    add(
+        "--trace",
+        metavar="DIR",
+        help="record what happens to every tensor in steps 10 to 20 (BYTEPS_TRACE_START_STEP, _END_STEP) and "
+        "merge what was recorded on this machine into DIR/merged.json for Perfetto",
+    )
+    add(
+        "--dashboard",
+        action="store_true",
+        help="let the scheduler serve a page about the job, at a free port or at BYTEPS_DASHBOARD_PORT, and "
+        "print its address",
     )
     add(
         "--grace",
@@ -116,9 +130,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    args, said = belongs.parse(build_parser(), argv)
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
     from byteps.errors import ConfigError
+
+    parser = build_parser()
+    try:
+        args, said = belongs.parse(parser, _without_horovodrun(parser, argv))
+    except ConfigError as error:
+        parser.error(str(error))
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
 
     try:
         ways = [name for name, way in WAYS.items() if way.asked(args)]
@@ -129,7 +148,10 @@ def _run(argv: Sequence[str] | None) -> int:
         _take_np(args, way)
         if way in (belongs.HERE, belongs.ROLE, belongs.SLURM, belongs.NODES):
             _settle(args)
-        return WAYS[way].run(args, command) if ways else _here(args, command)
+        if args.dashboard and not args.dry_run:
+            offer_page()
+        run = WAYS[way].run if ways else _here
+        return traced(args.trace, args.dry_run, lambda: int(run(args, command)))
     except ConfigError as error:
         from byteps.launcher.guard import wrong_use
 
@@ -141,6 +163,20 @@ def _run(argv: Sequence[str] | None) -> int:
             raise
         print(f"bpslaunch: error: {explained(error)}", file=sys.stderr)
         return 1
+
+
+def _without_horovodrun(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> Sequence[str]:
+    """The words with what horovodrun would have taken put into ours."""
+    words = sys.argv[1:] if argv is None else argv
+    if not any(word.startswith("-") for word in words):
+        return words
+    from byteps.launcher.horovodrun import translated
+
+    actions = parser._option_string_actions
+    ours, notes = translated(words, {name for name, action in actions.items() if action.nargs is None})
+    for note in notes:
+        print(f"bpslaunch: {note}", file=sys.stderr)
+    return ours
 
 
 def _way_here(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
@@ -175,6 +211,8 @@ def _settle(args: argparse.Namespace) -> None:
     os.environ.update(variables(args.env, os.environ))
     if args.chdir is None:
         return
+    if args.trace is not None:
+        args.trace = str(Path(args.trace).absolute())
     if args.log_dir is not None:
         args.log_dir = str(Path(args.log_dir).absolute())  # as seen from where we were called
     try:
@@ -249,9 +287,9 @@ def _on_this_machine(outline: Plan) -> Plan:
     """The plan with what only this machine decides: cores, and the debugger."""
     from dataclasses import replace
 
-    from byteps.launcher import local
+    from byteps.launcher import here
 
-    processes, note = local.prepare(outline.processes, os.environ)
+    processes, note = here.prepare(outline.processes, os.environ)
     return replace(outline, processes=processes, note="\n".join(filter(None, (outline.note, note))))
 
 
@@ -272,10 +310,10 @@ def _in_process(role: str) -> int:
 def _launch(options: Options, manner: Manner, args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from byteps.launcher import local, single
+    from byteps.launcher import here, single
     from byteps.launcher.plan import Facts, plan
 
     def planned(facts: Facts) -> Plan:
         return plan(options, os.environ, replace(facts, **_told_facts(args)))
 
-    return single.launch(planned, lambda: local.bind(args.scheduler_port), manner, args.master_port or 0)
+    return single.launch(planned, lambda: here.bind(args.scheduler_port), manner, args.master_port or 0)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import selectors
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from byteps.launcher.aside import WAIT_S, only_interrupted
 from byteps.launcher.log_files import LogFiles
 from byteps.launcher.output import TAIL_LINES, Screen, Style
 from byteps.launcher.sink import Sink
+from byteps.launcher.window import open_for
 
 __all__ = ["Display"]
 
@@ -48,8 +51,13 @@ class Display:
         selector: selectors.BaseSelector,
         on_hang_up: Callable[[], None],
         logs: LogFiles | None = None,
+        *,
+        all_at_once: bool = False,
     ) -> None:
-        """``order`` as in ``Screen``; ``on_hang_up`` is called when nobody reads standard output."""
+        """``order`` as in ``Screen``; ``on_hang_up`` is called when nobody reads standard output.
+
+        ``all_at_once``: tracebacks do not wait until it is known whose are worth a look.
+        """
         self._logs = logs
         self._selector = selector
         self._on_hang_up = on_hang_up
@@ -58,7 +66,8 @@ class Display:
         # One pipe for both when both are the same, so that what a process writes keeps its order.
         fds = [2] if _same_file(1, 2) else [1, 2]
         self._to = [
-            _Destination(Screen(names, order, self._tails, _style(fd, environ)), Sink(fd)) for fd in fds
+            _Destination(Screen(names, order, self._tails, _style(fd, environ, all_at_once)), Sink(fd))
+            for fd in fds
         ]
 
     def open(self, process: int) -> tuple[int, int]:
@@ -76,17 +85,56 @@ class Display:
         if self._logs is not None:
             self._logs.write(process, data)
         to = self._to[-1 if error else 0]
-        self._write(to, to.screen.feed(process, data))
+        self._write(to, to.screen.feed(process, data, time.monotonic()))
 
     def note(self, text: str) -> None:
         """A line of the launcher itself."""
         self._write(self._to[-1], self._to[-1].screen.note(f"bpslaunch: {text}"))
 
-    def repeat(self, process: int, name: str) -> None:
-        """The last lines of a process once more, if its output went through here."""
-        if count := len(self._tails[process]):
+    def last_words(self, process: int, name: str) -> None:
+        """The last lines of a process, if its output went through here and they are not in view already."""
+        if process in self._asides():
+            self._release({process})
+        elif (count := len(self._tails[process])) and not self._to[-1].screen.in_view(process):
             self.note(f"the last {count} lines of {name}:" if count > 1 else f"the last line of {name}:")
             self._write(self._to[-1], self._to[-1].screen.tail(process))
+
+    # ---- lines that wait: ``aside``
+
+    @property
+    def deadline(self) -> float | None:
+        """When lines that wait have waited long enough, unless the job is ending."""
+        known = [since for to in self._to if (since := to.screen.waiting_since()) is not None]
+        return min(known) + WAIT_S if known else None
+
+    def tick(self) -> None:
+        """Show what has waited for long enough: nothing failed, and somebody only logged a traceback."""
+        deadline = self.deadline
+        if deadline is not None and time.monotonic() >= deadline:
+            self._release(self._asides())
+
+    def interrupted(self) -> None:
+        """The job was ended by a signal: show what waits, but for those who were only interrupted by it."""
+        asides = self._asides()
+        self._release({process for process, lines in asides.items() if not only_interrupted(lines)})
+
+    def release(self) -> None:
+        """Show all that waits."""
+        self._release(self._asides())
+
+    def unsaid(self) -> int:
+        """How many processes have said something that still waits."""
+        return len(self._asides())
+
+    def _asides(self) -> dict[int, list[bytes]]:
+        return {process: lines for to in self._to for process, lines in to.screen.waiting.items()}
+
+    def _release(self, processes: Collection[int]) -> None:
+        for to in self._to:
+            for process in sorted(processes):
+                self._write(to, to.screen.release(process))
+
+    # ---- the end
 
     def drain(self) -> None:
         """Read what is left in the pipes. To be called when nobody is left to write."""
@@ -99,7 +147,7 @@ class Display:
     def close(self, process: int) -> None:
         """A process elsewhere will write no more: show its last line, if it was not ended."""
         for to in self._to:
-            self._write(to, to.screen.close(process))
+            self._write(to, to.screen.close(process, time.monotonic()))
 
     def finish(self) -> None:
         """Write all that waits, however long the reader takes."""
@@ -108,7 +156,7 @@ class Display:
 
     def _pipe(self, process: int, to: _Destination) -> int:
         """A new pipe whose reading end is watched; returns the writing end."""
-        read, write = os.pipe()
+        read, write = open_for(to.screen.columns(process))
         os.set_blocking(read, False)
         channel = _Channel(process, read, to)
         self._channels.append(channel)
@@ -124,10 +172,12 @@ class Display:
             data = os.read(channel.fd, _READ_BYTES)
         except BlockingIOError:
             return False
+        except OSError:  # how a terminal says that nobody has it any more
+            data = b""
         if data:
             if self._logs is not None:
                 self._logs.write(channel.process, data)
-            self._write(channel.to, channel.to.screen.feed(channel.process, data))
+            self._write(channel.to, channel.to.screen.feed(channel.process, data, time.monotonic()))
             return True
         self._close(channel)
         return False
@@ -137,7 +187,7 @@ class Display:
             self._selector.unregister(channel.fd)
         os.close(channel.fd)
         self._channels.remove(channel)
-        self._write(channel.to, channel.to.screen.close(channel.process))
+        self._write(channel.to, channel.to.screen.close(channel.process, time.monotonic()))
 
     def _write(self, to: _Destination, data: bytes) -> None:
         to.sink.write(data)
@@ -171,7 +221,11 @@ def _same_file(a: int, b: int) -> bool:
         return False
 
 
-def _style(fd: int, environ: Mapping[str, str]) -> Style:
+def _style(fd: int, environ: Mapping[str, str], all_at_once: bool) -> Style:
     if not os.isatty(fd) or environ.get("TERM", "dumb") == "dumb":
-        return Style()
-    return Style(colour=not environ.get("NO_COLOR"), columns=lambda: os.get_terminal_size(fd).columns or 80)
+        return Style(all_at_once=all_at_once)
+    return Style(
+        colour=not environ.get("NO_COLOR"),
+        columns=lambda: os.get_terminal_size(fd).columns or 80,
+        all_at_once=all_at_once,
+    )

@@ -31,6 +31,7 @@ def _manner(args: argparse.Namespace) -> list[str]:
         "in the folder {}": args.chdir,
         "output also in {}": args.log_dir,
         "after a signal {:g} s to clean up": args.grace,
+        "the scheduler serves a page about the job": args.dashboard or None,
     }
     return [text.format(value) for text, value in said.items() if value is not None]
 

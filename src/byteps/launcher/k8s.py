@@ -105,7 +105,7 @@ def _text(documents: Sequence[dict[str, Any]]) -> str:
     except ImportError:
         import json
 
-        print("bpslaunch: JSON and not YAML: for that, pip install 'byteps[k8s]'", file=sys.stderr)
+        print("bpslaunch: JSON and not YAML: for that, pip install 'byteps-train[k8s]'", file=sys.stderr)
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)}, indent=2) + "\n"
 
     class Plain(yaml.SafeDumper):  # type: ignore[misc]

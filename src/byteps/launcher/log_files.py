@@ -14,8 +14,8 @@ __all__ = ["LogFiles", "file_name"]
 def file_name(label: str) -> str:
     """The name of a process's file.
 
-    >>> file_name("worker 1.0")
-    'worker-1.0.log'
+    >>> file_name("worker 10")
+    'worker-10.log'
     """
     return label.replace(" ", "-").replace("/", "-") + ".log"
 

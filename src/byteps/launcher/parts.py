@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from byteps.config import Config, load
@@ -19,6 +19,7 @@ __all__ = [
     "load_without",
     "module",
     "place",
+    "server_port",
     "unbuffered",
 ]
 
@@ -39,9 +40,13 @@ PLACE = frozenset(
 SAFE = {"PYTHONSAFEPATH": "1"}  # a file of the user named like a standard module must not break ours
 
 
-def label(machine: int, rank: int, size: int) -> str:
-    """How the output of a rank is marked."""
-    return f"worker {machine}" if size == 1 else f"worker {machine}.{rank}"
+def label(sizes: Sequence[int], machine: int, rank: int) -> str:
+    """How the output of a rank is marked: by its rank in the job, as everybody else calls it.
+
+    >>> label([2, 2], 1, 0)
+    'worker 2'
+    """
+    return f"worker {sum(sizes[:machine]) + rank}"
 
 
 def place(sizes: list[int], machine: int, rank: int) -> dict[str, str]:
@@ -68,6 +73,17 @@ def load_without(environ: Mapping[str, str], without: Iterable[str] = ()) -> Con
 
 def module(facts: Facts, role: str) -> tuple[str, ...]:
     return (facts.python, "-m", f"byteps.{role}")
+
+
+def server_port(config: Config, root_port: int | str, index: int) -> dict[str, str]:
+    """With BYTEPS_SINGLE_PORT, where the server with this ``index`` among those of a machine listens.
+
+    >>> from byteps.config import load
+    >>> server_port(load({"BYTEPS_SINGLE_PORT": "1"}), 9000, 1), server_port(load({}), 9000, 1)
+    ({'DMLC_PORT': '9002'}, {})
+    """
+    chosen = config.single_port and config.port == range(1) and str(root_port).isdigit()
+    return {"DMLC_PORT": str(int(root_port) + 1 + index)} if chosen else {}
 
 
 def unbuffered(environ: Mapping[str, str]) -> dict[str, str]:

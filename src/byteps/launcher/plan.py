@@ -34,6 +34,7 @@ from byteps.launcher.parts import (
     load_without,
     module,
     place,
+    server_port,
     unbuffered,
 )
 from byteps.launcher.spec import LOOPBACK, UNKNOWN, Facts, Options, Plan, ProcessSpec
@@ -90,7 +91,7 @@ def _whole_job(options: Options, environ: Mapping[str, str], facts: Facts) -> Pl
 
     master = rendezvous.address(facts.master_addr, facts)
     members = [
-        member(label(machine, rank, size), "worker", command, **place(sizes, machine, rank), **master)
+        member(label(sizes, machine, rank), "worker", command, **place(sizes, machine, rank), **master)
         for machine, size in enumerate(sizes)
         for rank in range(size)
     ]
@@ -98,7 +99,16 @@ def _whole_job(options: Options, environ: Mapping[str, str], facts: Facts) -> Pl
     if not servers:
         return Plan(config, tuple(members), note=_ONE)
     scheduler = member("scheduler", "scheduler", module(facts, "scheduler"), **SAFE)
-    group = [member(f"server {i}", "server", module(facts, "server"), **SAFE) for i in range(servers)]
+    group = [
+        member(
+            f"server {index}",
+            "server",
+            module(facts, "server"),
+            **SAFE,
+            **server_port(config, facts.root_port, index),
+        )
+        for index in range(servers)
+    ]
     return Plan(config, (listening(scheduler, facts), *group, *members))
 
 
@@ -110,7 +120,7 @@ def _serverless(
     common |= _identity(environ, facts) | _root(facts) | unbuffered(environ)
     common |= rendezvous.address(facts.master_addr, facts)
     ranks = [
-        ProcessSpec(f"rank {rank}", "worker", command, {**common, **place([size], 0, rank)}, PLACE)
+        ProcessSpec(label([size], 0, rank), "worker", command, {**common, **place([size], 0, rank)}, PLACE)
         for rank in range(size)
     ]
     ranks[0] = replace(listening(ranks[0], facts), stdin=True)
@@ -159,7 +169,7 @@ def _local_ranks(options: Options, environ: Mapping[str, str], config: Config, f
     sizes = [size] * config.num_worker
     ranks = (
         ProcessSpec(
-            label=label(machine, rank, size),
+            label=label(sizes, machine, rank),
             role="worker",
             argv=command,
             env={**common, **place(sizes, machine, rank)},

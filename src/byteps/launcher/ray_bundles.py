@@ -15,7 +15,7 @@ def connect(address: str | None = None, **options: Any) -> None:
     try:
         import ray
     except ImportError:
-        raise ConfigError("Ray is not installed; run: pip install 'byteps[ray]'") from None
+        raise ConfigError("Ray is not installed; run: pip install 'byteps-train[ray]'") from None
     if ray.is_initialized():
         return
     try:

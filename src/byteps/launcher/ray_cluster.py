@@ -1,6 +1,6 @@
 """``bpslaunch --ray``: a command on a Ray cluster, which places the machines of the job. Options.
 
-The same agents as with ssh, started by actors of Ray; see ``ray_link`` for the connection.
+The same agents as with ssh, started by actors of Ray; see ``ray_agents`` for the connection.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     from dataclasses import replace
 
     from byteps.errors import BytePSError, ConfigError
-    from byteps.launcher import frames, guard, local, nodes
+    from byteps.launcher import frames, guard, here, nodes
     from byteps.launcher.arguments import variables
     from byteps.launcher.belongs import refuse_overruled
     from byteps.launcher.dry_run import describe
@@ -74,11 +74,11 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     if args.dry_run:
         print(describe(outline, env, args))
         return 0
-    facts = local.made_facts()
+    facts = here.made_facts()
     folder = args.chdir or str(Path.cwd())
 
     def job(front_gone: int) -> int:
-        from byteps.launcher.ray_link import RayHosts
+        from byteps.launcher.ray_agents import RayHosts
 
         try:
             hosts = RayHosts(args, layout, nproc, python)
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
             return Fleet(
                 *(planned(UNKNOWN, hosts.labels).processes, os.environ, front_gone),
                 openings=openings,
-                open_link=hosts.open_link,
+                connect=hosts.connect,
                 complete=complete,  # type: ignore[arg-type]
                 env=env,
                 manner=manner,
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
             hosts.close()
 
     manner = Manner.of(args)
-    local.open_standard_fds()
+    here.open_standard_fds()
     return guard.guarded(job)
 
 

@@ -19,6 +19,7 @@ from byteps.launcher.parts import (
     load_without,
     module,
     place,
+    server_port,
     unbuffered,
 )
 from byteps.launcher.spec import UNKNOWN, Facts, Plan, ProcessSpec
@@ -78,7 +79,7 @@ def plan_share(share: Share, command: Sequence[str], environ: Mapping[str, str],
     sizes = list(share.sizes)
     ranks = [
         member(
-            label(share.machine, rank, sizes[share.machine]),
+            label(sizes, share.machine, rank),
             "worker",
             command,
             {**place(sizes, share.machine, rank), **master},
@@ -93,7 +94,13 @@ def plan_share(share: Share, command: Sequence[str], environ: Mapping[str, str],
         return Plan(config, tuple(ranks))
     services = [member("scheduler", "scheduler", module(facts, "scheduler"), SAFE)] if share.scheduler else []
     services = [listening(spec, facts) for spec in services]
-    crew = [member(f"server {k}", "server", module(facts, "server"), SAFE) for k in share.own_servers]
+    crew = [
+        member(
+            *(f"server {k}", "server", module(facts, "server")),
+            {**SAFE, **server_port(config, share.root_port, index)},
+        )
+        for index, k in enumerate(share.own_servers)
+    ]
     return Plan(config, (*services, *crew, *ranks))
 
 
@@ -132,12 +139,12 @@ def run(
     from byteps.control import ports
     from byteps.control.address import is_loopback
     from byteps.control.listening import bound
-    from byteps.launcher import local, single
+    from byteps.launcher import here, single
     from byteps.launcher.manner import Manner
 
     def bind() -> socket.socket:
         if not share.scheduler:
-            return local.bind()  # never used
+            return here.bind()  # never used
         # A name that means loopback here may mean this machine elsewhere: only an address is taken literally.
         host = share.root_uri if is_loopback(share.root_uri) else "::" if ":" in share.root_uri else "0.0.0.0"
         return bound(host, share.root_port)

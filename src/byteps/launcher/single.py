@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
-from byteps.launcher import guard, local, supervise
+from byteps.launcher import guard, here, supervise
 from byteps.launcher.manner import Manner
 from byteps.launcher.spec import Facts, Plan
 
@@ -21,18 +21,18 @@ def launch(
 
     ``master_port``: for torch.distributed, 0: a free one.
     """
-    local.open_standard_fds()
-    stdin = local.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
+    here.open_standard_fds()
+    stdin = here.stdin_is_ours()  # asked here: the supervisor has left the terminal's session
 
     def job(front_gone: int) -> int:
         listener = bind()
-        with local.reserve(
+        with here.reserve(
             master_port
         ) as master:  # for as long as the job runs: its program may ask for the port late
-            facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
+            facts = replace(here.facts(listener), master_port=str(master.getsockname()[1]))
             processes = planned(facts).processes
             logs = manner.logs(processes)
-            if local.listen(listener, processes):
+            if here.listen(listener, processes):
                 listener.detach()  # another process's from now on
             else:
                 listener.close()

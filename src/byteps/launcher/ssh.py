@@ -56,12 +56,12 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     """Run a job; ``ConfigError`` for wrong use."""
     from dataclasses import replace
 
-    from byteps.launcher import frames, guard, local
+    from byteps.launcher import frames, guard, here
+    from byteps.launcher.agent_connection import AgentConnection
     from byteps.launcher.belongs import refuse_overruled
     from byteps.launcher.dry_run import describe
     from byteps.launcher.fleet import Fleet
     from byteps.launcher.layout import facts_from, plan_hosts
-    from byteps.launcher.link import Link
     from byteps.launcher.manner import Manner
     from byteps.launcher.plan import UNKNOWN
     from byteps.launcher.silence import tolerated_s
@@ -89,28 +89,28 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
         )
         for key in hosts
     }
-    facts = replace(local.made_facts(), python=python)
+    facts = replace(here.made_facts(), python=python)
 
     def complete(hellos: Mapping[str, frames.Hello]) -> Sequence[object]:
         return plan_hosts(layout, command, env, facts_from(layout, hellos, facts)).processes
 
-    def open_link(key: str, places: Sequence[int]) -> Link:
+    def connect(key: str, places: Sequence[int]) -> AgentConnection:
         argv = command_to(hosts[key], args.ssh, python, tolerated_s(env))
         extra = {"PYTHONSAFEPATH": "1"} if argv[0] == python else {}
-        return Link(key, places, argv, {**os.environ, **extra})
+        return AgentConnection(key, places, argv, {**os.environ, **extra})
 
     def job(front_gone: int) -> int:
         return Fleet(
             *(outline.processes, os.environ, front_gone),
             openings=openings,
-            open_link=open_link,
+            connect=connect,
             complete=complete,  # type: ignore[arg-type]
             env=env,
             manner=manner,
         ).run()
 
     manner = Manner.of(args)
-    local.open_standard_fds()
+    here.open_standard_fds()
     return guard.guarded(job)
 
 

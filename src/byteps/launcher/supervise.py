@@ -6,6 +6,7 @@ do about an event is decided in ``ending``; output is moved by ``display``.
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import signal
@@ -17,15 +18,16 @@ from pathlib import Path
 
 from byteps.control import blame
 from byteps.errors import ConfigError
-from byteps.launcher import ending, local, reap
+from byteps.launcher import ending, here, reap
 from byteps.launcher.display import Display
 from byteps.launcher.ear import Ear
 from byteps.launcher.ending import Phase
 from byteps.launcher.guard import PASSED_ON, heeded
 from byteps.launcher.log_files import LogFiles
 from byteps.launcher.plan import ProcessSpec
+from byteps.observe.logging import LEVELS
 
-__all__ = ["SWEEP_S", "Supervisor", "run", "strangers"]
+__all__ = ["SWEEP_S", "Supervisor", "earliest", "run", "strangers"]
 
 WRONG_USE = 2
 SWEEP_S = 0.3  # what a process leaves behind may take this long to clean up after it
@@ -48,6 +50,11 @@ def run(
     do nothing else and must have one thread (see ``guard.guarded``).
     """
     return Supervisor(specs, environ, stdin, front_gone, times or ending.Times(), logs).run()
+
+
+def earliest(*deadlines: float | None) -> float | None:
+    """The first of several deadlines, of which some are none."""
+    return min((each for each in deadlines if each is not None), default=None)
 
 
 def strangers(specs: Sequence[ProcessSpec]) -> int:
@@ -81,6 +88,8 @@ class Supervisor:
         self._times = times
         self._logs = logs
         self._labelled = len(specs) > 1 or logs is not None
+        level = environ.get("BYTEPS_LOG_LEVEL", "").upper()
+        self._verbose = LEVELS.get(level, logging.WARNING) <= logging.INFO
         self._begun = time.monotonic()
         self._names = [spec.label for spec in specs]
         self._workers = [place for place, spec in enumerate(specs) if spec.role == "worker"]
@@ -98,7 +107,15 @@ class Supervisor:
             self._selector.register(front_gone, selectors.EVENT_READ, lambda: self._abandoned(front_gone))
 
     def _open_display(self, order: Sequence[int]) -> Display:
-        return Display(self._names, order, self._environ, self._selector, self._hung_up, self._logs)
+        return Display(
+            self._names,
+            order,
+            self._environ,
+            self._selector,
+            self._hung_up,
+            self._logs,
+            all_at_once=self._verbose,
+        )
 
     # ---- life of a job
 
@@ -128,9 +145,15 @@ class Supervisor:
             key.data()
 
     def _deadline(self) -> float | None:
-        return self._state.deadline
+        return earliest(self._state.deadline, self._shown_by())
+
+    def _shown_by(self) -> float | None:
+        """When tracebacks that wait must be shown; those of a job that ends wait until it is judged."""
+        return self._display.deadline if self._state.phase <= Phase.DRAINING else None
 
     def _tick(self) -> None:
+        if self._shown_by() is not None:
+            self._display.tick()
         self._handle(ending.Tick())
 
     def _sweep(self) -> list[int]:
@@ -143,11 +166,11 @@ class Supervisor:
                 break
             try:
                 self._pids[place] = self._start(place, spec)
-            except local.StartError as failure:
+            except here.StartError as failure:
                 error = failure
                 break
             except OSError as failure:  # no pipe for its output
-                error = local.start_error(spec, failure)
+                error = here.start_error(spec, failure)
                 break
             self._watch_exit(place)
         self._state = ending.begin(self._names, self._workers, self._pids)
@@ -155,12 +178,12 @@ class Supervisor:
             self._display.note(str(error))
             self._handle(ending.NotStarted(len(self._pids), error.code))
 
-    def _prepare(self) -> local.StartError | None:
+    def _prepare(self) -> here.StartError | None:
         """Give the processes their places on this machine, or say why that cannot be."""
         try:
-            self._specs, _ = local.prepare(self._specs, self._environ)
+            self._specs, _ = here.prepare(self._specs, self._environ)
         except ConfigError as error:
-            return local.StartError(str(error), WRONG_USE)
+            return here.StartError(str(error), WRONG_USE)
         return None
 
     def _start(self, place: int, spec: ProcessSpec) -> int:
@@ -170,7 +193,7 @@ class Supervisor:
         env = {**spec.env, "BYTEPS_BLAME": blame.describe(told)}
         spec = replace(spec, env=env, fds=(*spec.fds, told))
         try:
-            return local.start(spec, self._environ, stdin=self._stdin, out=out, err=err)
+            return here.start(spec, self._environ, stdin=self._stdin, out=out, err=err)
         finally:
             for fd in (*(pipes or ()), *spec.fds):  # ours would keep a pipe or a port open after its end
                 os.close(fd)
@@ -189,15 +212,17 @@ class Supervisor:
         found = ending.judgement(state)
         if found is not None:
             place = found.process
+            if place is None and not found.who:  # nobody is the reason: who failed first tells most
+                place = next(iter(self._failed), None)
             if place is not None:
-                self._display.repeat(place, self._names[place])
-            also = [f"{self._names[k]} {ending.how(self._failed[k])}" for k in self._failed if k != place]
-            after = f"; after it, {', '.join(also)}" if also else ""
-            self._display.note(f"failed after {elapsed}: {found}{after}{self._where()}")
+                self._display.last_words(place, self._names[place])
+            self._display.note(f"failed after {elapsed}: {found}{self._others(place)}{self._where()}")
         elif state.signal:
+            self._display.interrupted()
             name = signal.Signals(state.signal).name
             self._display.note(f"ended by {name} after {elapsed}{self._where()}")
         elif self._labelled:
+            self._display.release()
             roles = Counter(spec.role for spec in self._specs)
             members = ", ".join(f"{n} {role}{'s' * (n > 1)}" for role, n in roles.items())
             self._display.note(f"done in {elapsed}: {members}{self._where()}")
@@ -206,6 +231,17 @@ class Supervisor:
                 f"warning: none of the {ranks} ranks called byteps.init(), as far as is known here: each ran "
                 "for itself, and nothing was averaged; call bps.init() in the script"
             )
+
+    def _others(self, culprit: int | None) -> str:
+        """Of those that ended after the culprit: how, or where to find what they said."""
+        if not self._verbose:
+            unsaid = self._display.unsaid()
+            if not unsaid or self._logs is not None:
+                return ""
+            others = "another process said" if unsaid == 1 else f"{unsaid} others said"
+            return f" (what {others} of it: --log-dir DIR or BYTEPS_LOG_LEVEL=INFO)"
+        also = [f"{self._names[k]} {ending.how(self._failed[k])}" for k in self._failed if k != culprit]
+        return f"; after it, {', '.join(also)}" if also else ""
 
     def _where(self) -> str:
         """Where the output is kept."""
@@ -220,7 +256,9 @@ class Supervisor:
             self._joined |= event.statement.who.role == "worker"
         before = self._state.phase
         self._state, send, reason = ending.step(time.monotonic(), self._state, event, self._times)
-        if reason and (self._labelled or before > Phase.RUNNING):  # a command alone knows what it got
+        # A command alone knows what it got. That a job ends is said at its end; that one is killed, at once.
+        unusual = before is Phase.DRAINING or self._state.phase >= Phase.KILLING
+        if reason and (unusual or self._verbose) and (self._labelled or before > Phase.RUNNING):
             self._display.note(reason)
         if send is not None:
             self._signal(send.number, send.processes)

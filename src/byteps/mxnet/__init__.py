@@ -24,6 +24,7 @@ from byteps import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
     synchronize,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
     "synchronize",
 ]

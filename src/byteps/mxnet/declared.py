@@ -20,6 +20,7 @@ _KEYS = {
     "byteps_momentum_type": "momentum",
     "byteps_dithering_partition": "partition",
     "byteps_dithering_normalize": "normalize",
+    "byteps_block_rounding": "rounding",
     "byteps_seed": "seed",
     "byteps_fp16": "fp16",
 }

@@ -13,7 +13,7 @@ import sys
 from byteps.config import Config
 from byteps.observe.text import clean
 
-__all__ = ["LEVELS", "log_native", "logger", "set_identity", "setup", "warn_once"]
+__all__ = ["LEVELS", "living", "log_native", "logger", "set_identity", "setup", "warn_once"]
 
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "FATAL": 50}
 _NAMES = {number: name for name, number in LEVELS.items()}
@@ -46,6 +46,7 @@ class _StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
+            living("")
             sys.stderr.write(f"{self.format(record)}\n")  # one write: lines of several processes stay whole
             sys.stderr.flush()
         except Exception:  # as every handler: logging must not break the program
@@ -53,6 +54,7 @@ class _StderrHandler(logging.Handler):
 
 
 _handler: _StderrHandler | None = None
+_living = False  # a line that is not ended is on the screen
 _said: set[str] = set()
 
 
@@ -84,6 +86,24 @@ def warn_once(text: str) -> None:
     if text not in _said:
         _said.add(text)
         logger.warning("%s", text)
+
+
+def living(text: str) -> bool:
+    """Show ``text`` in place of what this function showed before; False where nobody looks on: no terminal.
+
+    An empty text takes the line away. So does the next line of the log.
+    """
+    global _living
+    try:
+        if _handler is None or not sys.stderr.isatty():
+            return False
+        if text or _living:
+            sys.stderr.write(f"\r{text}\x1b[K")
+            sys.stderr.flush()
+            _living = bool(text)
+    except (AttributeError, OSError, ValueError):  # no standard error, or one that was closed
+        return False
+    return True
 
 
 def log_native(level: int, text: str) -> None:

@@ -73,6 +73,8 @@ class Group:
         # Scripts often pass every key, and none of them set.
         self.codec = codec_of(compression_params) if parse(compression_params).text() else ""
         self.agreement = Agreement(verb, agree, [str(item) for item in items]) if agree else None
+        # Some frameworks make a group anew in every step: its names tell which one it is.
+        self._step = "\n".join(item.name for item in items) if agree.startswith("gradients") else ""
         self._session: Session | None = None
 
     def bind(self) -> Session:
@@ -139,7 +141,10 @@ class Group:
         for one in started:
             if one.question is not None and self.agreement is not None:
                 self.agreement.check(self.bind(), one.question)
-        return [one.handle.wait() for one in started]
+        results = [one.handle.wait() for one in started]
+        if self._step:
+            self.bind().steps.mark(self._step)
+        return results
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """Exchange all: the last first, because a backward pass has made it first."""

@@ -5,7 +5,7 @@
     with BytePSExecutor(num_workers=4, num_servers=2, cpus_per_worker=2) as executor:
         losses = executor.run(train, args=[model])      # one result for every rank, in order
 
-Needs Ray (``pip install byteps[ray]``). ``bpslaunch --ray`` runs commands instead of functions.
+Needs Ray (``pip install byteps-train[ray]``). ``bpslaunch --ray`` runs commands instead of functions.
 """
 
 from byteps.ray.executor import BytePSExecutor, RankError

@@ -33,15 +33,15 @@ class Rank:
 
     def reserve(self, *, listen: bool) -> tuple[int, int, int]:
         """A port for torch.distributed; for a job without servers a scheduler's port and descriptor too."""
-        from byteps.launcher import local
+        from byteps.launcher import here
 
         if self._master is not None:
             self._master.close()
-        self._master = local.reserve()
+        self._master = here.reserve()
         port = self._master.getsockname()[1]
         if not listen:
             return port, 0, -1
-        sock = local.bind()
+        sock = here.bind()
         return port, sock.getsockname()[1], sock.detach()
 
     def run(

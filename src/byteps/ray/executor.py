@@ -7,6 +7,7 @@ left in their memory, until ``shutdown()``.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -24,6 +25,10 @@ _GRACE_S = 10.0  # ranks that lost a peer say so within 2 s
 _SERVICE_S = 10.0
 
 
+# What nobody should miss by accident on some of the nodes.
+_ALIKE = ("BYTEPS_ENCRYPT", "BYTEPS_SINGLE_PORT")
+
+
 class RankError(BytePSError):
     """A rank failed: ``rank`` on ``host``. The cause is what it raised, or how its actor died."""
 
@@ -38,7 +43,8 @@ class BytePSExecutor:
 
     ``num_servers``: None for as many as needed, that is none on one node, else one on every node.
     ``strategy``: as Ray calls it; PACK puts ranks on few nodes, SPREAD on many.
-    ``env``: environment variables for all ranks and servers.
+    ``env``: environment variables for all ranks and servers; BYTEPS_ENCRYPT and
+    BYTEPS_SINGLE_PORT are taken from the caller's own if they are not there.
     """
 
     def __init__(
@@ -64,7 +70,8 @@ class BytePSExecutor:
         self._bundle = {name: amount for name, amount in self._bundle.items() if amount}
         self._cpus_per_server = cpus_per_server
         self._strategy = strategy
-        self._env = dict(env or {})
+        own = {name: os.environ[name] for name in _ALIKE if os.environ.get(name)}
+        self._env = own | dict(env or {})
         self._start_timeout_s = start_timeout_s
         self._group: Any = None
         self._ranks: list[Any] = []

@@ -178,6 +178,7 @@ class Departure:
 
     seat: int
     rank: int
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from byteps.control.handshake import TIMEOUT_S
-from byteps.control.scheduler_channel import BEAT_LINES
+from byteps.control.scheduler_channel import BEAT_LINES, Line
 
 
 class _Party:
     """The heartbeat connections of one process that have come so far."""
 
     def __init__(self) -> None:
-        self.lines: list[socket.socket] = []
+        self.lines: list[Line] = []
         self.complete = asyncio.Event()
 
 
@@ -29,17 +28,17 @@ class Lobby:
     def __init__(self) -> None:
         self._waiting: dict[int, _Party] = {}
 
-    def arrive(self, instance: int, sock: socket.socket) -> None:
+    def arrive(self, instance: int, line: Line) -> None:
         """A heartbeat connection has come; one more than a process should have is closed."""
         party = self._party(instance)
         if party.complete.is_set():
-            sock.close()
+            line.sock.close()
             return
-        party.lines.append(sock)
+        party.lines.append(line)
         if len(party.lines) == BEAT_LINES:
             party.complete.set()
 
-    async def fetch(self, instance: int) -> list[socket.socket]:
+    async def fetch(self, instance: int) -> list[Line]:
         """All heartbeat connections of a process, now or when they are there; asyncio.TimeoutError if not."""
         party = self._party(instance)
         await asyncio.wait_for(party.complete.wait(), TIMEOUT_S)
@@ -59,5 +58,5 @@ class Lobby:
         if self._waiting.get(instance) is not party:
             return  # it was fetched
         del self._waiting[instance]
-        for sock in party.lines:
-            sock.close()
+        for line in party.lines:
+            line.sock.close()

@@ -332,7 +332,7 @@ def _leave(now: float, state: State, event: Left) -> Step:
     if event.failed or seat.register.role == "server":
         return _lost(state, seat, event.reason or "it left")
     actions: list[Action] = []
-    actions.append(Departure(seat.number, seat.rank))
+    actions.append(Departure(seat.number, seat.rank, event.reason))
     gone = Gone(seat, event.reason or "it left")
     state = replace(state, departed={**state.departed, seat.rank: gone})
     if event.suspend:

@@ -12,17 +12,21 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Union
 
+from byteps import _core
 from byteps.control.address import peer_of, text_of
 from byteps.control.channel import Channel
 from byteps.control.hello import Hello
-from byteps.control.messages import Ask, Presence, Register, Status
+from byteps.control.messages import Ask, AskNumbers, Dump, Numbers, Presence, Register, Status
 from byteps.errors import ProtocolError
 from byteps.observe.limited import Limited
 from byteps.scheduler.events import State
 from byteps.version import __version__
 
-__all__ = ["CHANNEL", "ROLE", "Arrival", "Pace", "answer", "arrival", "refusal", "status"]
+__all__ = ["CHANNEL", "ROLE", "Arrival", "Pace", "Question", "answer", "arrival", "refusal", "status"]
+
+Question = Union[Ask, AskNumbers, Dump]  # noqa: UP007 - made at run time, also by Python 3.10
 
 CHANNEL = "status"
 ROLE = "observer"
@@ -39,11 +43,13 @@ class Arrival:
 
     version: str
     clock_ahead_s: float | None
+    cipher: str = ""  # of its control connection; empty: not encrypted
 
 
-def arrival(hello: Hello, register: Register, now_s: float) -> Arrival:
+def arrival(hello: Hello, register: Register, now_s: float, cipher: str = "") -> Arrival:
     """What to remember of a process that has just registered; ``now_s`` is our own clock."""
-    return Arrival(hello.package_version[:100], register.clock_s - now_s if register.clock_s else None)
+    ahead_s = register.clock_s - now_s if register.clock_s else None
+    return Arrival(hello.package_version[:100], ahead_s, cipher)
 
 
 def refusal(hello: Hello, present: int) -> str:
@@ -53,7 +59,9 @@ def refusal(hello: Hello, present: int) -> str:
     return "" if present < MAX_OBSERVERS else f"{MAX_OBSERVERS} observers are there already; try again later"
 
 
-def status(number: int, state: State, text: str, arrivals: Mapping[int, Arrival]) -> Status:
+def status(
+    number: int, state: State, text: str, arrivals: Mapping[int, Arrival], encrypt: str = "0"
+) -> Status:
     """The answer to a question; apart from the clock and the host's name a function of its arguments."""
     unknown = Arrival("", None)
     members = []
@@ -69,11 +77,13 @@ def status(number: int, state: State, text: str, arrivals: Mapping[int, Arrival]
                 pid=said.pid,
                 version=known.version,
                 clock_ahead_s=known.clock_ahead_s,
+                cipher=known.cipher,
             )
         )
     members.sort(key=lambda member: (member.role, member.rank, member.host, member.pid))
     host = socket.gethostname()
-    return Status(number, host, __version__, time.time(), state.phase.value, text[:4_000], members)
+    line = text[:4_000]
+    return Status(number, host, __version__, time.time(), state.phase.value, line, members, encrypt)
 
 
 class Pace:
@@ -92,19 +102,25 @@ class Pace:
         return round(max(0.0, self._free_at - now), 6)
 
 
-async def answer(sock: socket.socket, job: int, status_of: Callable[[int], Status], lines: Limited) -> None:
+async def answer(
+    sock: socket.socket,
+    job: int,
+    answer_to: Callable[[Question, str], Status | Numbers],
+    lines: Limited,
+    keys: _core.SessionKeys | None = None,
+) -> None:
     """Answer one observer until it closes the connection."""
     address = peer_of(sock)
     peer = f"the observer at {text_of(address)}"
-    channel = await Channel.over(sock, job, peer, ASK_BYTES)
+    channel = await Channel.over(sock, job, peer, ASK_BYTES, keys)
     pace = Pace(time.monotonic())
     try:
         while not channel.has_ended:
             message = await asyncio.wait_for(channel.receive(), IDLE_S)
-            if not isinstance(message, Ask):
+            if not isinstance(message, (Ask, AskNumbers, Dump)):
                 raise ProtocolError(f"{peer} sent {type(message).__name__}")
             await asyncio.sleep(pace.wait_s(time.monotonic()))
-            channel.send(status_of(message.id))
+            channel.send(answer_to(message, peer))
             await _read(channel)
     except (OSError, asyncio.TimeoutError):
         pass  # it has gone: nobody depends on it

@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 
+from byteps import _core
 from byteps.config import Config
 from byteps.control import origin
 from byteps.control.channel import Channel
@@ -33,9 +34,9 @@ def refusal(hello: Hello) -> str:
     return "" if hello.role == ROLE else f"a {CHANNEL!r} connection is for role {ROLE!r}, not {hello.role!r}"
 
 
-async def hear(sock: socket.socket, job: int) -> Rival | None:
+async def hear(sock: socket.socket, job: int, keys: _core.SessionKeys | None) -> Rival | None:
     """What a second scheduler says; None if it makes no sense or takes too long."""
-    channel = await Channel.over(sock, job, "a second scheduler", MAX_BYTES)
+    channel = await Channel.over(sock, job, "a second scheduler", MAX_BYTES, keys)
     try:
         said = await asyncio.wait_for(channel.receive(), TIMEOUT_S)
         return said if isinstance(said, Rival) else None
@@ -58,9 +59,13 @@ def announce(config: Config) -> str:
 
 async def _announce(config: Config) -> None:
     credentials = credentials_of(config)
-    handshake = ClientHandshake(credentials.job_id, credentials.secret, CHANNEL, ROLE)
+    handshake = ClientHandshake(
+        credentials.job_id, credentials.secret, CHANNEL, ROLE, sealing=credentials.sealing
+    )
     sock = await open_socket(config.root_uri, config.root_port, handshake)
-    channel = await Channel.over(sock, job_number(config.job_id), "the scheduler that has our port")
+    channel = await Channel.over(
+        sock, job_number(config.job_id), "the scheduler that has our port", keys=handshake.keys
+    )
     channel.send(Rival(socket.gethostname(), os.getpid(), origin.own(config, ROLE)))
     channel.shut(ANNOUNCE_S)
     try:

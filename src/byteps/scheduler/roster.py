@@ -178,6 +178,8 @@ def missing(seats: Iterable[Seat], expected: Expected) -> str:
     if complete == expected.workers and server_count == expected.servers:
         return ""
     counts = f"{complete} of {expected.workers} workers"
+    if expected.workers == 1 and machines:  # on one machine the ranks are the workers
+        counts = f"{len(workers)} of {workers[0].register.local_size} workers"
     gone = []
     if complete < expected.workers:
         gone.append(f"worker {listed(_missing_workers(machines, expected.workers))}")
@@ -196,7 +198,10 @@ def _missing_workers(machines: dict[int, list[Seat]], count: int) -> list[str]:
         size = ranks[0].register.local_size
         if len(ranks) < size:
             absent = sorted(set(range(size)) - {s.register.local_rank for s in ranks})
-            names.append(f"{number} (local rank {listed(str(n) for n in absent)})")
+            if count == 1:  # on one machine the ranks are those of the job
+                names += map(str, absent)
+            else:
+                names.append(f"{number} (local rank {listed(str(n) for n in absent)})")
     if forced and len(machines) < count:
         names.append(f"machines: {count - len(machines)} more")
     return sorted(names, key=lambda name: int(digits) if (digits := name.split()[0]).isdecimal() else count)

@@ -14,9 +14,12 @@ import socket
 import time
 from dataclasses import replace
 
+import msgspec
+
 from byteps import _core
 from byteps.config import Config
-from byteps.control import starter
+from byteps.config.endpoint import joined
+from byteps.control import machine, starter
 from byteps.control.address import peer_of, text_of
 from byteps.control.channel import Channel
 from byteps.control.connection import Acceptor, credentials_of
@@ -24,27 +27,38 @@ from byteps.control.handshake import TIMEOUT_S
 from byteps.control.hello import Hello, job_name, job_number
 from byteps.control.machines import piece_bytes
 from byteps.control.messages import (
+    Ask,
+    AskClock,
+    AskNumbers,
     Barrier,
     Declare,
     Departed,
+    Dump,
     Failed,
     Lacking,
     Leave,
     Lost,
     Message,
+    Numbers,
     Prepared,
     Register,
+    Report,
     Status,
+    ToldClock,
+    Tracing,
     Unreachable,
+    View,
     Waiting,
+    Watched,
 )
 from byteps.control.patience import make_patient
 from byteps.control.progress import REPEAT_S, Progress
-from byteps.control.scheduler_channel import GRACE_S, agreed_heartbeat, beat_reason
+from byteps.control.scheduler_channel import GRACE_S, Line, agreed_heartbeat, beat_reason
 from byteps.errors import ProtocolError
 from byteps.observe.limited import Limited
 from byteps.observe.logging import logger
 from byteps.scheduler import membership, observers, rivals, statement
+from byteps.scheduler.dashboard import Dashboard
 from byteps.scheduler.epoch import Effect, Epoch, Say
 from byteps.scheduler.events import (
     Accused,
@@ -66,11 +80,15 @@ from byteps.scheduler.events import (
     Ticked,
     Unreached,
 )
+from byteps.scheduler.gathered import Gathered, Told
 from byteps.scheduler.lobby import Lobby
+from byteps.scheduler.observers import Question
 from byteps.scheduler.placement import Placement
 from byteps.scheduler.roster import Standing
 from byteps.scheduler.shares import shares_of
 
+WATCHED_S = 10.0  # for which members tell their numbers after somebody has asked for them
+DUMP_S = 5.0  # between two requests to all members for their last seconds
 FAREWELL_S = 2.0  # how long the last messages may take to be read
 TICK_S = 1.0
 REGISTER_BYTES = 1 << 18  # the longest message of a process that has not registered
@@ -98,6 +116,10 @@ class Scheduler:
         self._lines = Limited()  # that strangers and members can cause as often as they like
         self._progress = Progress(config.connect_timeout_s)
         self._told, self._told_at = "", 0.0
+        self._dump_at = 0.0  # not before
+        self._watched_until = 0.0  # members tell their numbers
+        self._gathered = Gathered(config.metrics_port)
+        self._dashboard: Dashboard | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
@@ -115,6 +137,7 @@ class Scheduler:
         acceptor = Acceptor(self._listener, credentials, self._admit, self._welcome, lines=self._lines)
         accepting = asyncio.ensure_future(acceptor.run())
         self._arm()
+        self._serve_page()
         try:
             return await asyncio.shield(self._ended)
         finally:
@@ -125,6 +148,25 @@ class Scheduler:
                 await asyncio.wait(self._readers, timeout=FAREWELL_S)
             self._loop.remove_reader(self._liveness.fileno())
             self._liveness.close()
+            self._gathered.close()
+            if self._dashboard is not None:
+                self._dashboard.close()
+
+    def _serve_page(self) -> None:
+        config = self._config
+        if not config.dashboard_port:
+            return
+        self._dashboard = Dashboard(config.dashboard_port, config.dashboard_token, self._look)
+        if self._dashboard.is_served and not config.dashboard_token:
+            where = joined(config.root_uri, config.dashboard_port)
+            logger.warning("a page about this job: http://%s/?token=%s", where, self._dashboard.token)
+
+    def _look(self) -> tuple[Status, Numbers]:
+        """For the page, in the thread that serves it: what is read here is replaced, and never changed."""
+        self._loop.call_soon_threadsafe(self._watch)
+        now, text = time.monotonic(), membership.status(self._state)
+        status = observers.status(0, self._state, text, dict(self._arrivals))
+        return status, self._gathered.numbers(0, now, self._state, text)
 
     def _stop(self, number: int) -> None:
         host = self._config.root_uri
@@ -147,27 +189,31 @@ class Scheduler:
             return f"a {hello.channel!r} connection does not belong to the scheduler"
         return "" if hello.role in ("worker", "server") else f"role {hello.role!r} is unknown"
 
-    def _welcome(self, sock: socket.socket, hello: Hello, epoch: int) -> None:
+    def _welcome(self, sock: socket.socket, hello: Hello, epoch: int, keys: _core.SessionKeys | None) -> None:
         make_patient(sock, self._config)
         if hello.channel == "beat":
-            self._lobby.arrive(hello.instance, sock)
+            self._lobby.arrive(hello.instance, Line(sock, keys))
             return
         if hello.channel == observers.CHANNEL:
-            answering = asyncio.ensure_future(observers.answer(sock, self._job, self._status, self._lines))
+            answering = asyncio.ensure_future(
+                observers.answer(sock, self._job, self._answer, self._lines, keys)
+            )
             self._observers.add(answering)
             answering.add_done_callback(self._observers.discard)
             return
         rival = hello.channel == rivals.CHANNEL
-        task = asyncio.ensure_future(self._hear_rival(sock) if rival else self._serve(sock, hello))
+        task = asyncio.ensure_future(
+            self._hear_rival(sock, keys) if rival else self._serve(sock, hello, keys)
+        )
         self._readers.add(task)
         task.add_done_callback(self._readers.discard)
 
-    async def _serve(self, sock: socket.socket, hello: Hello) -> None:
+    async def _serve(self, sock: socket.socket, hello: Hello, keys: _core.SessionKeys | None) -> None:
         """One member's control connection, from its handshake to its end."""
         seat = next(self._numbers)
         address = peer_of(sock)
         peer = f"the {hello.role} at {text_of(address)}"
-        channel = await Channel.over(sock, self._job, peer, REGISTER_BYTES)
+        channel = await Channel.over(sock, self._job, peer, REGISTER_BYTES, keys)
         try:
             register = await asyncio.wait_for(channel.receive(), TIMEOUT_S)
             if not isinstance(register, Register) or register.role != hello.role:
@@ -176,8 +222,8 @@ class Scheduler:
             channel.max_bytes = _core.MAX_CONTROL_BYTES
             self._channels[seat] = channel
             for line in lines:
-                self._liveness.add(line.detach(), seat)
-            self._arrivals[seat] = observers.arrival(hello, register, time.time())
+                self._liveness.add(line.sock.detach(), seat, line.keys)
+            self._arrivals[seat] = observers.arrival(hello, register, time.time(), channel.cipher)
             self._apply(Registered(seat, hello.instance, register))
             while True:
                 message = await channel.receive()
@@ -199,6 +245,7 @@ class Scheduler:
             self._drop_beat(seat)
             self._channels.pop(seat, None)
             self._arrivals.pop(seat, None)
+            self._gathered.forget(seat)
             channel.close()
 
     async def _servers_have_room(self) -> None:
@@ -208,13 +255,36 @@ class Scheduler:
             if seat.register.role == "server" and channel is not None:
                 await channel.room()
 
-    async def _hear_rival(self, sock: socket.socket) -> None:
-        rival = await rivals.hear(sock, self._job)
+    async def _hear_rival(self, sock: socket.socket, keys: _core.SessionKeys | None) -> None:
+        rival = await rivals.hear(sock, self._job, keys)
         if rival is not None:
             self._apply(Rivalled(rival))
 
     def _status(self, number: int) -> Status:
-        return observers.status(number, self._state, membership.status(self._state), self._arrivals)
+        return observers.status(
+            number, self._state, membership.status(self._state), self._arrivals, self._config.encrypt
+        )
+
+    def _answer(self, question: Question, peer: str) -> Status | Numbers:
+        """What an observer is told."""
+        if isinstance(question, AskNumbers):
+            return self._counted(question.id)
+        if isinstance(question, Dump):
+            self._dump(f"{peer}: {question.reason}")
+        return self._status(question.id if isinstance(question, Ask) else 0)
+
+    def _counted(self, number: int) -> Numbers:
+        """For an observer; members go on telling theirs for a while."""
+        self._watch()
+        text = membership.status(self._state)
+        return self._gathered.numbers(number, time.monotonic(), self._state, text)
+
+    def _watch(self) -> None:
+        """Somebody looks: members go on telling their numbers."""
+        now = time.monotonic()
+        if self._state.phase is Phase.RUNNING and now >= self._watched_until - WATCHED_S / 2:
+            self._watched_until = now + WATCHED_S
+            self._tell_members(Watched(WATCHED_S))
 
     def _drop_beat(self, seat: int) -> None:
         if seat in self._channels:
@@ -241,6 +311,15 @@ class Scheduler:
             self._apply(Accused(seat, message.role, message.rank, message.reason))
         elif isinstance(message, Unreachable):
             self._apply(Unreached(seat, message.role, message.rank, message.reason))
+        elif isinstance(message, AskClock):
+            self._send(seat, ToldClock(message.asked_ns, time.monotonic_ns(), machine.kernel()))
+        elif isinstance(message, Tracing):
+            self._tell_servers(message)
+        elif isinstance(message, Report):
+            told = Told(known.register.role, known.rank, time.monotonic(), message.samples)
+            self._gathered.hear(seat, told, self._state)
+        elif isinstance(message, Dump):
+            self._dump(f"{known}: {message.reason}")
         elif isinstance(message, Register):
             self._apply(Registered(seat, instance, message))
         elif isinstance(message, Prepared):
@@ -255,6 +334,14 @@ class Scheduler:
             self._ask(known.rank, message)
         else:
             raise ProtocolError(f"{known} may not send {type(message).__name__}")
+
+    def _dump(self, reason: str) -> None:
+        """All members write their last seconds; not for every one of many that see the same."""
+        now = time.monotonic()
+        if now >= self._dump_at:
+            self._dump_at = now + DUMP_S
+            logger.warning("asked all members for their last seconds: %s", reason)
+            self._tell_members(Dump(reason[:1_000]))
 
     def _ask(self, rank: int, message: Declare | Lacking | Barrier | Prepared) -> None:
         """A question to the running epoch."""
@@ -331,6 +418,7 @@ class Scheduler:
         if before is not Phase.REFUSING and self._state.phase is Phase.REFUSING:
             logger.error("refusing everybody: %s", reason)
         if before is Phase.FORMING and self._state.phase is Phase.RUNNING:
+            self._progress.close()
             self._progress = Progress(self._config.connect_timeout_s)
             logger.info("the job is complete: %s", reason)
         self._arm()
@@ -341,7 +429,7 @@ class Scheduler:
             if isinstance(action.message, Failed) and not refusing_all:
                 text = action.message.text
                 self._lines.warning("refused members", text, f"refused: {text}")
-            self._send(action.seat, action.message)
+            self._send(action.seat, self._timed(action.message))
         elif isinstance(action, Dismiss):
             channel = self._channels.get(action.seat)
             if channel is not None:
@@ -349,8 +437,8 @@ class Scheduler:
         elif isinstance(action, ListenFor):
             self._liveness.listen_for(action.seat)
         elif isinstance(action, Departure):
-            self._tell_members(Departed(action.rank))
-            self._send(action.seat, Departed(action.rank))
+            self._tell_members(Departed(action.rank, action.reason))
+            self._send(action.seat, Departed(action.rank, action.reason))
             self._carry_out(self._running().depart(action.rank))
         elif isinstance(action, Formed):
             config, view = self._config, action.view
@@ -366,6 +454,13 @@ class Scheduler:
             self._state = replace(self._state, running=running)
         elif not self._ended.done():
             self._ended.set_result(action)
+
+    @staticmethod
+    def _timed(message: Message) -> Message:
+        """With the time of this machine, where a message has room for it."""
+        if not isinstance(message, View):
+            return message
+        return msgspec.structs.replace(message, told_ns=time.monotonic_ns(), kernel=machine.kernel())
 
     # Time: a timer runs only while somebody waits for something
 
@@ -396,6 +491,7 @@ class Scheduler:
 
     def _say_who_is_missing(self, text: str) -> None:
         if not text:
+            self._progress.close()
             return
         self._progress.say(f"waiting for {text}")
         now = time.monotonic()

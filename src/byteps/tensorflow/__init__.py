@@ -32,6 +32,7 @@ from byteps import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
     synchronize,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
     "synchronize",
 ]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from byteps.launcher import local
+from byteps.launcher import here
 from byteps.launcher.plan import Options, ProcessSpec, plan
 from byteps.testing.process import Collector, Process
 from byteps.testing.report import FD_VARIABLE
@@ -146,12 +146,12 @@ def cluster(
     sizes = nproc if nproc is None or isinstance(nproc, int) else tuple(nproc)
     job = Cluster(deadline_s)
     try:
-        with local.reserve() as master:
-            with local.bind() as listener:
+        with here.reserve() as master:
+            with here.bind() as listener:
                 options = Options(_command(target, args), machines, servers, sizes)
-                facts = replace(local.facts(listener), master_port=str(master.getsockname()[1]))
+                facts = replace(here.facts(listener), master_port=str(master.getsockname()[1]))
                 specs = plan(options, common, facts).processes
-                local.listen(listener, specs)
+                here.listen(listener, specs)
                 for spec in specs:
                     more = (worker_env or {}).get(len(job.workers), {}) if spec.role == "worker" else {}
                     job.start(spec, {**common, **more})

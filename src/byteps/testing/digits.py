@@ -46,6 +46,8 @@ SETTINGS: dict[str, Setting] = {
     "dithering linear": Setting({"compressor": "dithering", "k": 2}),
     "dithering natural": Setting({"compressor": "dithering", "k": 2, "partition": "natural"}),
     "fp16": Setting({"fp16": True}),
+    "int8": Setting({"compressor": "int8"}),
+    "int4": Setting({"compressor": "int4", "ef": "vanilla"}),
 }
 
 

@@ -22,13 +22,16 @@ class Command(NamedTuple):
 
     module: str
     summary: str
-    extra: str = ""  # the optional dependencies it needs, as in ``pip install byteps[EXTRA]``
+    extra: str = ""  # the optional dependencies it needs, as in ``pip install byteps-train[EXTRA]``
 
 
 COMMANDS = {
     "env": Command("byteps.tools.env", "show every environment variable and the value in force"),
     "doctor": Command("byteps.tools.doctor", "find what makes jobs fail or run slowly"),
     "bench": Command("byteps.tools.bench", "measure push-pull beside Gloo and plain sockets", extra="bench"),
+    "trace": Command("byteps.tools.trace", "merge and show what the members of a job have recorded"),
+    "top": Command("byteps.tools.top", "what a running job does, live"),
+    "dump": Command("byteps.tools.dump", "let every member of a running job write its last seconds"),
     "lab": Command("byteps.tools.lab.run", "run a job on hosts that this machine plays, with slow links"),
     "version": Command("byteps.tools.version", "show the version of package, protocol and Python"),
 }
@@ -40,6 +43,8 @@ examples:
   DMLC_NUM_WORKER=2 bps env     try a setting before a job runs with it
   bps doctor                    what would make a job fail here, with remedies
   bps bench push-pull           how fast is this machine, and how far from the bound
+  bps top 10.0.0.1:9000         what a running job does, and who is waited for
+  bps trace show DIR            where the time of a recorded job went
   bps lab --rate 1gbit CMD      a job on several hosts that this machine plays (as root)
 
 One command is taught by: bps COMMAND --help. Jobs are started with bpslaunch."""
@@ -89,7 +94,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _missing(name: str, error: ImportError) -> str:
     extra = COMMANDS[name].extra if name in COMMANDS else ""
-    remedy = f"; install it with: pip install 'byteps[{extra}]'" if extra else ""
+    remedy = f"; install it with: pip install 'byteps-train[{extra}]'" if extra else ""
     return f"bps {name} cannot start: {error}{remedy}"
 
 

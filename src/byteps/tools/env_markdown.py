@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from byteps.config.row import ACCEPTED, IN_FORCE, NOT_YET, PRIVATE, Variable
+from byteps.config.row import IN_FORCE, NOT_YET, PRIVATE, SUPERSEDED, Variable
 
 _INTRODUCTION = f"""\
 # Configuration
@@ -24,7 +24,7 @@ What the column *status* says:
 
 - **{IN_FORCE}**: this version acts on it.
 - **{NOT_YET}**: read and checked, but without effect in this version; a warning says so when it is set.
-- **{ACCEPTED}**: needs hardware (GPU, NCCL); without it there is no effect.
+- **{SUPERSEDED}**: known from the original, checked and then without effect; its meaning says why.
 - **{PRIVATE}**: set by the project's own programs, listed so that you know what it is.
 """
 

@@ -60,4 +60,12 @@ def push_pull_hook(state: CommHookState, bucket: GradBucket) -> Future[Tensor]:
         name=f"{state.name}.bucket.{bucket.index()}",
         compression_params=state.compression_params,
     )
-    return completion.future(session, handle.wait)
+    if not bucket.is_last():
+        return completion.future(session, handle.wait)
+
+    def wait_for_last() -> Tensor:
+        result = handle.wait()
+        session.steps.mark(state)
+        return result
+
+    return completion.future(session, wait_for_last)

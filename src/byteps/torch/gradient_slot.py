@@ -166,6 +166,8 @@ class Slot:
             exchange.is_open = True
         if exchange.readiness is not None:
             exchange.readiness.append(self)
+        if not exchange.is_announced:
+            exchange.announce()
         self._push(session, grad)
 
     def push(self, session: Session) -> None:

@@ -19,6 +19,7 @@ does not hold where the core applies momentum: there the second exchange of a st
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +71,12 @@ class GradientExchange(DeclaredParameters):
         self.passes_per_step = self.passes_left = _count(passes_per_step)
         self.waits = True  # at the end of backward(), until the results are there
         self.paused = False  # hooks do nothing: gradients stay with their rank
+        self.ends_step = False  # with its results: nobody calls end_step()
         self.on_end: Callable[[], object] | None = None  # called first when a backward pass is over
         self.task = -1  # of autograd, in which a hook has run last
         self.is_open = False  # a hook has run since the last exchange
         self.is_exchanged = False  # there was an exchange since the last step() or zero_grad()
+        self.is_announced = False  # the first push of an exchange is on its way
         self.warned_of_sparse = self.warned_of_other = False
         self.readiness: list[Slot] | None = []  # in the first step, the order in which gradients come
         self._told: list[Slot] = []  # what no hook has pushed, between tell() and contribute()
@@ -98,9 +101,11 @@ class GradientExchange(DeclaredParameters):
 
     def bind(self) -> Session:
         """Declare everything in the current membership; done again by the first hook after ``resume()``."""
-        self.is_open = self.is_exchanged = False
+        self.is_open = self.is_exchanged = self.is_announced = False
         self._told, self._absent, self._watched, self._lead = [], {}, None, 0
-        return super().bind()
+        session = super().bind()
+        session.exchanges[self._roll_call.name] = weakref.WeakMethod(self.take_part_with_nothing)
+        return session
 
     def set_order(self, parameters: Iterable[Tensor]) -> None:
         """Say in which order the next forward pass needs the parameters: the first is the most urgent.
@@ -149,6 +154,39 @@ class GradientExchange(DeclaredParameters):
         self.task = task
         backward_end.complete_after(self, task)
 
+    def announce(self) -> None:
+        """The exchange begins; once, before its first push. Tells those who are out of data."""
+        self.is_announced = True
+        joining = self.session.joining
+        if joining is None:
+            return
+        if self.has_momentum or not self.waits:
+            raise ConfigError(
+                "uneven data: momentum in compression_params and CrossBarrier need gradients of every rank "
+                "in every step; leave them out, or give every rank as many batches"
+            )
+        name = self._roll_call.name
+        joining.begin_step(name, [name, *(slot.name for slot in self._slots.values())])
+
+    def take_part_with_nothing(self, in_the_end: bool) -> None:
+        """In one exchange of the others, when this rank is out of data: in its beginning, and in its end.
+
+        In between they may begin other operations, so the beginning waits for nobody.
+        """
+        joining = self.session.joining
+        assert joining is not None
+        if not in_the_end:
+            self._roll_call.tell_nothing(self.session)
+            return
+        counts = self._roll_call.present()
+        self._roll_call.forget()
+        for slot in self._slots.values():
+            if counts[slot.index]:
+                tensor = slot.declared
+                joining.contribute_nothing(
+                    tensor.name, tensor.dtype, tensor.shape, tensor.codec, self.average, slot.priority
+                )
+
     def end_pass(self) -> bool:
         """A backward pass is over; True when gradients are to be exchanged now."""
         if self.on_end is not None:
@@ -175,6 +213,8 @@ class GradientExchange(DeclaredParameters):
         self._watched = None
         if self.is_idle:
             return
+        if not self.is_announced:
+            self.announce()
         self._told = [slot for slot in self._slots.values() if slot.handle is None]
         self._absent = {slot: None for slot in self._told if not self._has_news(slot)}
         if self.session.size > 1:
@@ -203,6 +243,9 @@ class GradientExchange(DeclaredParameters):
                 slot.push(self.session)
         self._absent = {slot: None for slot in absent if slot not in wanted}
         self.is_exchanged = True
+        self.is_announced = False
+        if self.session.joining is not None:
+            self.session.joining.end_step(self._roll_call.name)
         if not self.waits:
             with torch._C.DisableTorchFunctionSubclass():  # to read a version is no touch
                 for slot in self._slots.values():
@@ -219,6 +262,8 @@ class GradientExchange(DeclaredParameters):
         for slot in self._slots.values():
             slot.wait()
         self._finished = True
+        if self.ends_step:
+            self.session.steps.mark(self)
         if others_in_step and not self._in_step:
             self._watched = Watched(self._slots.values(), IN_STEP_ELSEWHERE)
         elif self.has_momentum:
@@ -257,6 +302,7 @@ class GradientExchange(DeclaredParameters):
 
     def end_step(self) -> None:
         """The gradients have been used."""
+        self.session.steps.mark(self)
         self._renew()
         self._lead -= 1
 

@@ -9,15 +9,32 @@ import torch
 
 from byteps.errors import ConfigError, UnsupportedTensorError
 from byteps.observe.text import clean
+from byteps.plugin.horovod import check_process_set
 from byteps.torch import tree
 from byteps.torch.ops import NUMBERS
 from byteps.torch.parameters import as_bytes, broadcast_tensors
 from byteps.worker import current
 
-__all__ = ["broadcast_object", "broadcast_tree"]
+__all__ = ["allgather_object", "broadcast_object", "broadcast_tree"]
 
 
-def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """The ``obj`` of every rank, in rank order, on all of them.
+
+        losses = bps.allgather_object({"rank": bps.rank(), "loss": loss})
+
+    A broadcast from each rank: what travels how is as for ``broadcast_object``.
+    """
+    session = current.required("allgather_object")
+    return [
+        broadcast_tree(obj, rank, f"{name or 'gathered'}.{rank}", allow_pickle=True)
+        for rank in range(session.size)
+    ]
+
+
+def broadcast_object(
+    obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: object = None
+) -> Any:
     """The root's ``obj``, on every rank; on the root it is ``obj`` itself.
 
         epoch = bps.broadcast_object(epoch, root_rank=0, name="epoch")
@@ -27,6 +44,7 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
     code the root's object asks for, so it needs the same trust as the training script itself. ``name`` tells
     broadcasts apart where ranks could call them in different order.
     """
+    check_process_set("broadcast_object", process_set)
     return broadcast_tree(obj, root_rank, name or "object", allow_pickle=True)
 
 

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 
 from byteps.errors import BytePSError, ConfigError
+from byteps.plugin.horovod import optimizer_options as horovod_options
+from byteps.plugin.reductions import Average, ReduceOp
 from byteps.torch import codec_state
 from byteps.torch.async_weights import AsyncWeights
 from byteps.torch.compression import Cast, Compression
@@ -40,6 +42,13 @@ def DistributedOptimizer(
     compression: Cast = Compression.none,
     backward_passes_per_step: int = 1,
     compression_params: Mapping[str, object] | None = None,
+    *,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: object = None,
+    sparse_as_dense: bool = True,
+    process_set: object = None,
 ) -> Any:
     """Make ``optimizer`` average gradients over all ranks before each step, and return it.
 
@@ -60,6 +69,10 @@ def DistributedOptimizer(
     this rank: each rank saves and loads its own. With ``momentum`` in them, momentum and weight decay are
     applied before gradients are exchanged and not by the optimizer, with the numbers in its groups.
 
+    The rest is Horovod's: ``op=Sum`` adds up instead of averaging. ``gradient_predivide_factor``,
+    ``num_groups`` and ``groups`` are taken and change nothing: sums of halves are made in float32 and rounded
+    once, and small tensors share a system call whatever their order. Sparse gradients travel as dense ones.
+
     For LBFGS, which decides by the loss, a closure returns the average loss, so that all ranks decide alike.
 
     All ranks must have the same parameters: DeclarationError names the first that differs. Raises
@@ -77,6 +90,7 @@ def DistributedOptimizer(
             f"DistributedOptimizer: compression={compression!r}: expected Compression.none or .fp16; "
             "codecs are chosen with compression_params"
         )
+    average = horovod_options(op, gradient_predivide_factor, num_groups, groups, process_set)
     names = ParameterNames(named_parameters)
     named = names.of_all(optimizer.param_groups)
     weights = exchange = None
@@ -85,6 +99,11 @@ def DistributedOptimizer(
             raise ConfigError(
                 "DistributedOptimizer: with BYTEPS_ENABLE_ASYNC=1 exact weights are exchanged; expected "
                 "compression=Compression.none and compression_params=None"
+            )
+        if not average:
+            raise ConfigError(
+                "DistributedOptimizer: with BYTEPS_ENABLE_ASYNC=1 weights are exchanged and no gradients are "
+                "added up; leave out op=Sum"
             )
         weights = AsyncWeights(named)
     else:
@@ -97,6 +116,7 @@ def DistributedOptimizer(
         rates = Rates(optimizer, codec) if codec else None
         exchange = GradientExchange(
             named,
+            average=average,
             compression=compression,
             compression_params=compression_params,
             passes_per_step=backward_passes_per_step,
@@ -156,6 +176,8 @@ class _Distributed(torch.optim.Optimizer):
         result = local_step() if self._weights is None else self._weights.step(local_step)
         if self._exchange is not None:
             self._exchange.end_step()
+        elif current.session is not None:
+            current.session.steps.mark(self)
         return result
 
     @property

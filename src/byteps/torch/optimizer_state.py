@@ -15,7 +15,7 @@ from byteps.worker import current
 __all__ = ["broadcast_optimizer_state"]
 
 
-def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: object = None) -> None:
     """Give the optimizer of every rank the state and the settings of the root's, exactly.
 
         if bps.rank() == 0:
@@ -25,7 +25,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     Works for every optimizer, also if only the root has state: what another rank has is replaced. Tensors
     are broadcast, plain values and the structure travel beside them without pickle; a custom optimizer with
     anything else in its state gets an UnsupportedTensorError that names it. Raises ConfigError where the
-    optimizers have different groups.
+    optimizers have different groups. ``model`` is what Horovod takes for optimizers without state; nothing
+    needs it here.
     """
     session = current.required("broadcast_optimizer_state")
     groups = optimizer.param_groups

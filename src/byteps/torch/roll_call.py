@@ -8,6 +8,8 @@
 The last tell a rank for which parameters it must contribute zeros: one that no rank used keeps
 ``grad = None``, as in one process, and one that some rank used has a gradient on all.
 
+A rank that is out of data tells zeros (``worker/joining.py``): then the ranks that are counted are fewer.
+
 The others are there because exchanges meet by their order: the k-th of one rank with the k-th of all others.
 If one calls backward() or step() where another does not, parameters drift apart without a sign. A sum is n
 times a number, and the sum of squares n times its square, only if all ranks have that number.
@@ -60,12 +62,23 @@ class RollCall:
         declared = session.tensors[self.name]
         self._handle = session.push_pull(declared, address, address, False, _PRIORITY, self._sum, None)
 
+    def tell_nothing(self, session: Session) -> None:
+        """Take part without data; ``present`` then says what the others have."""
+        self._sum[:] = 0
+        address = arrays.address(self._sum)
+        declared = session.tensors[self.name]
+        self._handle = session.begin(declared, address, address, False, _PRIORITY, self._sum, None)
+
     def present(self) -> list[int]:
         """For each parameter, how many ranks have a gradient; waits until all ranks have told."""
         assert self._handle is not None
         self._handle.wait()
         counts: list[int] = self._sum[_HEAD:].tolist()
         return counts
+
+    def forget(self) -> None:
+        """It was the others' exchange: there is nothing to check."""
+        self._handle = None
 
     def check(self, session: Session) -> int:
         """How many ranks exchange inside step(); BytePSError if the ranks are not equally far."""
@@ -74,7 +87,8 @@ class RollCall:
             return 0
         handle.wait()
         in_step, leads, squares = self._sum[:_HEAD].tolist()
-        if leads != session.size * self._lead or squares != session.size * self._lead**2:
+        ranks = session.contributors
+        if leads != ranks * self._lead or squares != ranks * self._lead**2:
             raise BytePSError(
                 "exchange of gradients: the ranks are not equally far; some have called backward(), step() "
                 "or zero_grad() more often than others, so that gradients of different steps have met and "

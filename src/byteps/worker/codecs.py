@@ -40,6 +40,8 @@ def codec_of(compression_params: Mapping[str, object] | None) -> str:
         from byteps.compress import params
 
         return params.parse(compression_params).text()
+    except ValueError as error:  # the caller's line is of interest, not how we came to refuse it
+        raise error.with_traceback(None) from None
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from byteps.config import Config
 from byteps.errors import BytePSError, ConfigError, JoinError
 from byteps.observe import logging
-from byteps.worker import local
+from byteps.worker import solo
 from byteps.worker.session import Session
 
 __all__ = ["become_member"]
@@ -25,7 +25,7 @@ def become_member(config: Config) -> Session:
         load_plugins(config.plugins)
     if not config.distributed:
         return Session(
-            config, local.PLACE, local.LocalControl(), local.LocalClient(asynchronous=config.enable_async)
+            config, solo.PLACE, solo.SoloControl(), solo.SoloClient(asynchronous=config.enable_async)
         )
     from byteps.worker import remote  # the native core and asyncio are loaded only when they are needed
 

@@ -11,8 +11,8 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from byteps import _core
 from byteps.config import Config
@@ -26,6 +26,7 @@ from byteps.control.messages import (
     Declare,
     Declared,
     Departed,
+    Dump,
     Failed,
     Lacking,
     Leave,
@@ -33,10 +34,13 @@ from byteps.control.messages import (
     Message,
     NamesDiffer,
     Placed,
+    Report,
     TensorSpec,
+    Tracing,
     Unreachable,
     View,
     Waiting,
+    Watched,
 )
 from byteps.control.progress import Progress
 from byteps.control.scheduler_channel import SchedulerChannel, enter, registration
@@ -59,6 +63,8 @@ from byteps.worker.loop_thread import LoopThread
 from byteps.worker.machine import Machine
 from byteps.worker.requests import Requests, batches, placements, told_spec
 
+T = TypeVar("T")
+
 FAREWELL_S = 2.0
 VERDICT_S = 1.0
 # The control thread ends a call at its deadline by itself. A caller gives up this much later, because then
@@ -67,7 +73,7 @@ MARGIN_S = 5.0
 
 OnLost = Callable[[PeerLostError], None]
 OnConflict = Callable[[Conflict], None]
-OnDeparted = Callable[[int], None]  # rank of a worker that has left
+OnDeparted = Callable[[int, str], None]  # rank of a worker that has left, and what it said
 # A sentence about names that only some ranks have declared, and whether the ranks really use different names;
 # if not, some of them may just be slower.
 OnNames = Callable[[str, bool], None]
@@ -84,6 +90,8 @@ class ControlClient:
         on_conflict: OnConflict,
         on_departed: OnDeparted,
         on_names: OnNames = lambda text, crossed: None,
+        on_dump: Callable[[str], None] = lambda reason: None,
+        on_watched: Callable[[float], None] = lambda for_s: None,
     ) -> None:
         show_wire(config.ps_verbose)
         self._config = config
@@ -91,6 +99,8 @@ class ControlClient:
         self._on_conflict = on_conflict
         self._on_departed = on_departed
         self._on_names = on_names
+        self._on_dump = on_dump
+        self._on_watched = on_watched
         self._thread = LoopThread("byteps-control")
         self._channel: SchedulerChannel | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -192,7 +202,16 @@ class ControlClient:
         """This process has no memory for what it has declared: nobody may wait for its contributions."""
         self.report(Lacking(tensor_id, reason))
 
-    def report(self, message: Lost | Unreachable | Lacking) -> None:
+    def clock(self) -> tuple[int, int]:
+        """What to add to our times to get those of the scheduler's machine, and how wrong that may be."""
+        offset = None if self._channel is None else self._channel.clock.offset
+        return (0, 0) if offset is None else (offset.ns, offset.error_ns)
+
+    def ask_clock(self) -> None:
+        """Find out more exactly how far clocks are apart; the answer comes by itself."""
+        self._thread.run(lambda: self._channel.ask_clock() if self._channel is not None else None)
+
+    def report(self, message: Lost | Unreachable | Lacking | Tracing | Dump | Report) -> None:
         """Tell the scheduler that a member is gone, out of reach or out of memory; it tells everybody."""
         self._thread.run(lambda: self._channel.send(message) if self._channel is not None else None)
 
@@ -225,6 +244,15 @@ class ControlClient:
         fds = [*(self._channel.fds if self._channel is not None else ()), *(each.fd for each in found)]
         self._sockets = [(fd, os.fstat(fd).st_ino) for fd in fds]
         return found
+
+    def keep_watch(self, fd: int) -> None:
+        """One more socket that a forked child must let go of; those that were closed meanwhile are none."""
+        self._sockets = [(fd, inode) for fd, inode in self._sockets if _inode(fd) == inode]
+        self._sockets.append((fd, os.fstat(fd).st_ino))
+
+    def unless_failed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """``work``, for the control thread; it ends when a member is lost or this process leaves."""
+        return self._requests.unless_failed(work)
 
     def form_group(self, machine: Machine, view: View) -> _core.LocalGroup | None:
         """The group of this rank's machine; raises as soon as a member is lost."""
@@ -308,7 +336,11 @@ class ControlClient:
         elif isinstance(message, NamesDiffer):
             self._tell(self._on_names, message.text, message.crossed)
         elif isinstance(message, Departed):
-            self._tell(self._on_departed, message.rank)
+            self._tell(self._on_departed, message.rank, message.reason)
+        elif isinstance(message, Dump):
+            self._tell(self._on_dump, message.reason)
+        elif isinstance(message, Watched):
+            self._tell(self._on_watched, message.for_s)
         else:
             raise ProtocolError(f"the scheduler sent {type(message).__name__} to a worker")
 

@@ -7,6 +7,7 @@ import os
 import time
 from typing import NamedTuple
 
+from byteps import _core
 from byteps.config import Config
 from byteps.config.endpoint import joined
 from byteps.control.address import same_host, wants_checksum
@@ -33,6 +34,8 @@ class DataConnection(NamedTuple):
     checksum: bool
     nearby: bool  # on this machine
     peer_pid: int  # the server's process if each end can read the other's memory, else 0
+    keys: _core.SessionKeys | None  # None: it is not encrypted
+    tag: int = 0  # what the core calls it when it ends
 
 
 async def open_all(config: Config, view: View, deadline: float) -> list[DataConnection]:
@@ -59,29 +62,42 @@ async def open_all(config: Config, view: View, deadline: float) -> list[DataConn
         raise
 
 
-async def _open(config: Config, view: View, server: Member, shard: int, deadline: float) -> DataConnection:
+async def open_one(config: Config, view: View, server: Member, shard: int) -> DataConnection:
+    """One attempt; OSError may go away with time, HandshakeError will not."""
     credentials = credentials_of(config)
+    same_machine = key(server) == key(view.workers()[view.rank])
+    by_address = config.enable_ipc and same_machine and config.encrypt != "all"
+    memory = own_memory() if by_address else NO_MEMORY
+    handshake = ClientHandshake(
+        credentials.job_id,
+        credentials.secret,
+        "data",
+        "worker",
+        rank=view.rank,
+        shard=shard,
+        epoch=view.epoch,
+        memory=memory,
+        sealing=credentials.sealing,
+        expected=server.incarnation,
+    )
+    sock = await open_socket(server.address, server.port, handshake)
+    try:
+        make_patient(sock, config)
+        keys, nearby = handshake.keys, same_host(sock)
+        checksum = wants_checksum(config.checksum, sock, sealed=keys is not None)
+    except BaseException:  # it has gone already
+        sock.close()
+        raise
+    peer_pid = handshake.memory.pid if keys is None and readable(handshake.memory) else 0
+    return DataConnection(server.rank, shard, sock.detach(), checksum, nearby, peer_pid, keys)
+
+
+async def _open(config: Config, view: View, server: Member, shard: int, deadline: float) -> DataConnection:
     delay = FIRST_RETRY_S
     where = f"{server} at {joined(server.address, server.port)}"
-    same_machine = key(server) == key(view.workers()[view.rank])
-    memory = own_memory() if config.enable_ipc and same_machine else NO_MEMORY
     while True:
-        handshake = ClientHandshake(
-            credentials.job_id,
-            credentials.secret,
-            "data",
-            "worker",
-            rank=view.rank,
-            shard=shard,
-            epoch=view.epoch,
-            memory=memory,
-        )
         try:
-            sock = await open_socket(server.address, server.port, handshake)
-            make_patient(sock, config)
-            checksum, nearby = wants_checksum(config.checksum, sock), same_host(sock)
-            peer_pid = handshake.memory.pid if readable(handshake.memory) else 0
-            return DataConnection(server.rank, shard, sock.detach(), checksum, nearby, peer_pid)
+            return await open_one(config, view, server, shard)
         except HandshakeError as error:
             raise HandshakeError(f"worker {view.rank} cannot connect to {where}: {error}") from None
         except OSError as error:

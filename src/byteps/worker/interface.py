@@ -1,21 +1,24 @@
 """What a session needs from the two planes; the job of one implements both without a socket.
 
-``Client`` is the data plane (``byteps._core.Client``, or ``local.LocalClient``), ``Control`` is the control
-plane (``control.ControlClient``, or ``local.LocalControl``). Nothing above a session knows which of them it
-talks to.
+``Client`` is the data plane, whose calls are declared in ``_core.pyi`` and nowhere else; the type checker
+holds a job of one to them wherever a client is used. ``Control`` is the control plane
+(``control.ControlClient``, or ``solo.SoloControl``). Nothing above a session knows which of them it talks to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from byteps.errors import BytePSError, PeerLostError
 
 if TYPE_CHECKING:
-    from byteps._core import FailureKind
+    from byteps import _core
+    from byteps.worker.solo import SoloClient
 
 __all__ = ["Client", "Control", "Follower", "NativeHandle", "Place", "Placement", "Spec"]
+
+Client: TypeAlias = "_core.Client | SoloClient"
 
 
 class Spec(NamedTuple):
@@ -67,47 +70,6 @@ class Follower(Protocol):
 
     def close(self) -> None:
         """The membership ends."""
-
-
-class Client(Protocol):
-    """The data plane of one rank. Addresses are of ``nbytes`` that live until the handle is done."""
-
-    def declare(
-        self,
-        tensor_id: int,
-        name: str,
-        dtype: int,
-        nbytes: int,
-        partition_bytes: int,
-        placement: list[tuple[int, int]],
-        direct: bool = False,
-        codec: Any = None,
-        momentum: bool = False,
-    ) -> Any: ...
-
-    def push_pull(
-        self,
-        tensor: Any,
-        src: int,
-        dst: int,
-        priority: int,
-        average: bool,
-        lr: float = 0.0,
-        mu: float = 0.0,
-    ) -> NativeHandle: ...
-
-    def broadcast(self, tensor: Any, address: int, root: int, priority: int) -> NativeHandle: ...
-
-    def fail(self, kind: FailureKind, message: str, role: str, rank: int, host: str) -> None: ...
-
-    def fail_tensor(self, tensor_id: int, message: str, lack: bool = False) -> None: ...
-    def forget(self, tensor_id: int) -> None: ...
-
-    def counters(self) -> dict[str, int]: ...
-
-    def speed_bytes_per_s(self) -> float: ...
-
-    def close(self) -> None: ...
 
 
 class Control(Protocol):

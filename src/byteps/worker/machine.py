@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from byteps import _core
 from byteps.config import Config
 from byteps.control.hello import job_number
@@ -10,6 +12,7 @@ from byteps.control.meeting import Meeting, attend, socket_path
 from byteps.control.messages import View
 from byteps.observe.logging import logger
 from byteps.worker.arena import process_arena
+from byteps.worker.spinning import spin_ns
 
 __all__ = ["Machine"]
 
@@ -52,6 +55,7 @@ class Machine:
             met.pids,
             met.readable,
             bool(view.servers()),
+            spin_ns(own.local_size, len(os.sched_getaffinity(0)), os.cpu_count() or 1),
         )
 
     def close(self) -> None:

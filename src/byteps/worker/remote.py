@@ -12,7 +12,7 @@ from byteps.control import blame
 from byteps.control.blame import Whom
 from byteps.control.hello import job_number
 from byteps.control.loss import loss
-from byteps.control.machines import children, piece_bytes
+from byteps.control.machines import epoch_of, piece_bytes
 from byteps.control.messages import Conflict, Lost, Role, Unreachable, View
 from byteps.errors import PeerLostError
 from byteps.observe import logging
@@ -20,8 +20,11 @@ from byteps.observe.text import clean
 from byteps.tensor.partition import aligned
 from byteps.tensor.tuning import USUAL_BYTES
 from byteps.worker.control import ControlClient
+from byteps.worker.data_connections import DataConnection
 from byteps.worker.interface import Place
 from byteps.worker.machine import Machine
+from byteps.worker.observer import Observer
+from byteps.worker.reconnect import Reconnector
 from byteps.worker.session import Session
 
 __all__ = ["open_session"]
@@ -43,7 +46,17 @@ def open_session(config: Config) -> Session:
         blame.tell(config.blame, blame.Joined(Whom("worker", own.rank, own.host, own.pid)))
         try:
             client = ear.connect(view, machine)
-            session = Session(config, _place(view), control, client, shares_memory=machine.shared)
+            session = Session(
+                config,
+                _place(view),
+                control,
+                client,
+                shares_memory=machine.shared,
+                on_step=lambda number: observer.on_step(number),
+            )
+            observer = session.follower(Observer, lambda: Observer(config, session, control))
+            session.flight = observer.flight
+            ear.observer = observer
             ear.attach(session)
         except BaseException as error:
             control.leave(suspend=False, failed=True, reason=f"{type(error).__name__}: {error}")
@@ -70,10 +83,14 @@ class Ear:
             on_conflict=self._on_conflict,
             on_departed=self._on_departed,
             on_names=self._on_names,
+            on_dump=self._on_dump,
+            on_watched=self._on_watched,
         )
+        self.observer: Observer | None = None
         self._names = ""  # which only some ranks have declared, as the scheduler said last
         self._waited = False  # an operation has waited for long
         self._client: _core.Client | None = None
+        self._reconnector: Reconnector | None = None
         self._session: Session | None = None
         self._early: list[Callable[[Session], None]] = []  # news from before there was a session
         self._hosts: dict[str, list[str]] = {}  # by role and rank
@@ -89,18 +106,14 @@ class Ear:
         }
         client = _core.Client(
             job_number(config.job_id),
-            view.epoch,
+            epoch_of(view, config.grouped),
             view.rank,
             credit_bytes=config.scheduling_credit * aligned(config.partition_bytes or USUAL_BYTES),
             op_timeout_s=config.op_timeout_s,
             stall_warn_s=config.stall_warn_s,
-            servers=[str(server) for server in view.servers()],
-            worker_hosts=self._hosts["worker"],
-            child_of=children(view, config.grouped)[1],
             verbose=config.ps_verbose,
             sample=config.debug_sample_tensor,
             telemetry=config.telemetry_on,
-            ranks=view.size,
             codec_threads=config.threadpool_size,
             piece_bytes=piece_bytes(view),
             tolerated_silence_s=config.heartbeat_timeout_s,
@@ -108,8 +121,9 @@ class Ear:
         group = self.control.form_group(machine, view)
         if group is not None:
             client.join(group)
+        self._reconnector = Reconnector(config, view, self._connect_again, self._on_unreachable)
         for connection in self.control.open_data_connections(view):
-            client.connect(*connection)
+            client.connect(*self._reconnector.tagged(connection))
         client.start()
         self._client = client
         self.control.add_reader(client.fileno(), self._on_native_events)
@@ -139,8 +153,16 @@ class Ear:
     def _on_conflict(self, found: Conflict) -> None:
         self._tell(lambda session: session.refuse(found.name, found.tensor_id, found.text, found.lack))
 
-    def _on_departed(self, rank: int) -> None:
-        self._tell(lambda _: self._depart(rank))
+    def _on_departed(self, rank: int, reason: str) -> None:
+        self._tell(lambda session: self._depart(session, rank, reason))
+
+    def _on_dump(self, reason: str) -> None:
+        if self.observer is not None:
+            self.observer.flight.write_soon(reason)
+
+    def _on_watched(self, for_s: float) -> None:
+        if self.observer is not None:
+            self.observer.watch(for_s)
 
     def _on_names(self, text: str, crossed: bool) -> None:
         self._names = text
@@ -149,7 +171,8 @@ class Ear:
             level = logging.LEVELS["WARNING" if crossed or self._waited else "INFO"]
             logging.logger.log(level, "%s", text)
 
-    def _depart(self, rank: int) -> None:
+    def _depart(self, session: Session, rank: int, reason: str) -> None:
+        session.departed(rank, reason)
         depart = getattr(self._client, "depart", None)  # only a client with a local group waits for ranks
         if depart is not None:
             depart(rank)
@@ -162,13 +185,37 @@ class Ear:
                 text = event.text
                 if _WAITS in text:
                     self._waited = True
+                    if self.observer is not None:
+                        self.observer.stalled(text)
                     text += f"; {self._names}" if self._names else ""
                 logging.log_native(event.number, text)
             elif event.failure is _core.FailureKind.MEMORY or not event.role:
                 self._tell(functools.partial(Session.run_out, why=event.text))
-            else:
+            elif not self._is_broken_only(event):
                 unreachable = event.failure is _core.FailureKind.UNREACHABLE
-                self._member_gone(event.role, event.number, clean(event.text), unreachable)
+                self._member_gone(event.role, event.number, self._reason(event), unreachable)
+
+    def _reason(self, event: _core.Event) -> str:
+        """In words, with the setting that decided it."""
+        if event.failure is not _core.FailureKind.UNREACHABLE:
+            return clean(event.text)
+        return f"{clean(event.text)} (PS_HEARTBEAT_TIMEOUT = {self._config.heartbeat_timeout_s:g})"
+
+    def _is_broken_only(self, event: _core.Event) -> bool:
+        """A connection has ended, and another one may be made in its place: nobody is gone yet."""
+        if event.failure not in (_core.FailureKind.LOST, _core.FailureKind.UNREACHABLE):
+            return False
+        if self._reconnector is None or (event.role, event.number) in self._gone:
+            return False
+        return self._reconnector.ended(event.connection, self._reason(event), self.control.unless_failed)
+
+    def _connect_again(self, connection: DataConnection) -> None:
+        assert self._client is not None  # it has told of the end
+        self.control.keep_watch(connection.fd)
+        self._client.connect(*connection)
+
+    def _on_unreachable(self, server: int, reason: str) -> None:
+        self._member_gone("server", server, reason, unreachable=True)
 
     def _member_gone(self, role: Role, rank: int, reason: str, unreachable: bool = False) -> None:
         if (role, rank) in self._gone:  # every connection and every operation tells
@@ -179,7 +226,6 @@ class Ear:
         if unreachable:
             # The scheduler waits for a sign of life of the other end, or for the end of its patience.
             patience_s += config.heartbeat_timeout_s + 2 * config.heartbeat_interval_s
-            reason += f" (PS_HEARTBEAT_TIMEOUT = {config.heartbeat_timeout_s:g})"
             self.control.report(Unreachable(role, rank, reason))
         else:
             self.control.report(Lost(role, rank, whom.host, reason[:1_000]))

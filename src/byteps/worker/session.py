@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from byteps.config import Config
 from byteps.errors import (
@@ -25,7 +25,12 @@ from byteps.worker import codec_state
 from byteps.worker.failures import again, translate
 from byteps.worker.handle import Handle
 from byteps.worker.interface import Client, Control, Follower, NativeHandle, Place, Spec
+from byteps.worker.steps import Steps
 from byteps.worker.tensors import Tensor, Tensors
+
+if TYPE_CHECKING:
+    from byteps.observe.flight import FlightRecorder
+    from byteps.worker.joining import Joining
 
 __all__ = ["Session"]
 
@@ -43,7 +48,14 @@ class Session:
     """One membership. Thread-safe: hooks of a framework may call from any thread."""
 
     def __init__(
-        self, config: Config, place: Place, control: Control, client: Client, *, shares_memory: bool = False
+        self,
+        config: Config,
+        place: Place,
+        control: Control,
+        client: Client,
+        *,
+        shares_memory: bool = False,
+        on_step: Callable[[int], None] = lambda number: None,
     ) -> None:
         self.config = config
         self.has_arena = shares_memory  # memory of the arena is worth allocating: no copy to reduce it
@@ -52,6 +64,8 @@ class Session:
         self._client = client
         self._tensors = Tensors(control, client, config)
         self.tensors = self._tensors.by_name  # read by the plugins on their fast path
+        self.steps = Steps(on_step)
+        self.flight: FlightRecorder | None = None  # of a job of more than one
         self._followers: list[Follower] = []
         self._followers_lock = threading.Lock()
         self._orphans: dict[int, tuple[NativeHandle, object]] = {}
@@ -60,6 +74,13 @@ class Session:
         self._names = ""
         self._left = False
         self._lock = threading.Lock()
+        self._departures: dict[int, str] = {}  # what ranks have said when they left
+        self._departure_known = threading.Event()
+        # By name, how a rank that is out of data takes part in an exchange of gradients; weak.
+        self.exchanges: dict[str, Callable[[], Callable[[bool], object] | None]] = {}
+        self.joining: Joining | None = None  # while uneven data is expected
+        if config.join and self.size > 1:
+            self.expect_uneven_data(True)
 
     # Tensors
 
@@ -115,6 +136,22 @@ class Session:
         finish: Callable[[], object] | None = None,
     ) -> Handle[T]:
         """Start a push-pull from ``src`` to ``dst``, which may be the same address."""
+        if self.joining is not None:
+            return self.joining.push_pull(tensor, src, dst, average, priority, keep, result, finish)
+        return self.begin(tensor, src, dst, average, priority, keep, result, finish)
+
+    def begin(
+        self,
+        tensor: Tensor,
+        src: int,
+        dst: int,
+        average: bool,
+        priority: int,
+        keep: object,
+        result: T,
+        finish: Callable[[], object] | None = None,
+    ) -> Handle[T]:
+        """``push_pull`` over all ranks, whoever has data."""
         if self._orphans:
             self._sweep()
         if tensor.native is None:
@@ -147,6 +184,21 @@ class Session:
                 f"broadcast of {tensor.name}: root_rank={root!r} is not a rank of this job; "
                 f"expected 0 to {self.size - 1}"
             )
+        if self.joining is not None:
+            self.joining.broadcast(tensor, root)
+        return self.begin_broadcast(tensor, address, root, priority, keep, result, finish)
+
+    def begin_broadcast(
+        self,
+        tensor: Tensor,
+        address: int,
+        root: int,
+        priority: int,
+        keep: object,
+        result: T,
+        finish: Callable[[], object] | None,
+    ) -> Handle[T]:
+        """``broadcast`` from a rank that has data."""
         if self._orphans:
             self._sweep()
         if tensor.native is None:
@@ -175,6 +227,9 @@ class Session:
     def barrier(self) -> None:
         """Wait until every rank is here."""
         self._check()
+        if self.joining is not None:
+            self.joining.barrier()
+            return
         try:
             self._control.barrier(self.config.op_timeout_s)
         except Exception as error:
@@ -191,6 +246,23 @@ class Session:
         for key, (native, _) in list(self._orphans.items()):
             if native.done():
                 self._orphans.pop(key, None)
+
+    # Uneven data
+
+    def expect_uneven_data(self, expect: bool) -> None:
+        """From now on ranks may run out of data, or no more; on all ranks at the same point."""
+        if expect and self.config.enable_async:
+            raise ConfigError(
+                "join_context: with BYTEPS_ENABLE_ASYNC=1 ranks wait for nobody: uneven data needs no join"
+            )
+        from byteps.worker.joining import Joining  # few jobs need it
+
+        self.joining = Joining(self) if expect and self.size > 1 else None
+
+    @property
+    def contributors(self) -> int:
+        """How many ranks contribute to what is exchanged now."""
+        return self.size if self.joining is None else len(self.joining.active)
 
     # Numbers
 
@@ -220,12 +292,24 @@ class Session:
 
     def failure(self, error: Exception) -> Exception:
         """The exception to raise for ``error``. The loss of a peer is final: it is remembered."""
+        failure = self._failure(error)
+        if self.flight is not None and isinstance(failure, BytePSError) and hasattr(failure, "add_note"):
+            path = self.flight.last
+            if isinstance(failure, (OperationTimeoutError, PeerLostError)):
+                path = self.flight.write(str(failure), final=isinstance(failure, PeerLostError))
+            if path:  # tracebacks show it below the message; Python 3.10 has the line of the log
+                failure.add_note(f"the last seconds of this process are in {path}")
+        return failure
+
+    def _failure(self, error: Exception) -> Exception:
         translated = translate(error)
         if isinstance(translated, PeerLostError):
             if (translated.role, translated.rank) == ("worker", self.rank):
                 # The others went on without this process while it was stopped, and their board says so first.
                 self._loss_known.wait(VERDICT_S)
                 translated.args = (f"this process was given up by the others: {translated}",)
+            elif self._failed is None and translated.role == "worker" and self.steps.number:
+                self._look_for_uneven_data(translated)
             elif self._failed is None and translated.role in ("scheduler", "server"):
                 from byteps.worker import autopsy  # a job of one has neither
 
@@ -236,6 +320,23 @@ class Session:
         if self._names and isinstance(translated, OperationTimeoutError):
             return OperationTimeoutError(f"{translated}; {self._names}")
         return translated
+
+    def _look_for_uneven_data(self, error: PeerLostError) -> None:
+        """A rank that has left in peace said how many steps it had made; its words may still be unread."""
+        if not str(error).endswith("has left the job"):
+            return
+        from byteps.worker.joining import explained
+
+        if error.rank not in self._departures:
+            self._departure_known.wait(VERDICT_S)
+        said = self._departures.get(error.rank, "")
+        if why := explained(said, error.rank, self.rank, self.steps.number + 1):
+            error.args = (f"{why} ({error})",)
+
+    def departed(self, rank: int, reason: str) -> None:
+        """A rank has said goodbye. Control thread."""
+        self._departures[rank] = reason
+        self._departure_known.set()
 
     def names_differ(self, text: str) -> None:
         """Which names only some ranks have declared: why operations may wait in vain. Control thread."""
@@ -302,8 +403,7 @@ class Session:
             codec_state.kept.clear()
         because = self._failed if failed and isinstance(self._failed, PeerLostError) else None
         if not reason:
-            done = self._client.counters()["operations"]
-            reason = f"it left after {done} operation{'s' * (done != 1)}"
+            reason = self._farewell()
         try:
             stays = not (for_good or failed)
             self._control.leave(suspend=stays, failed=failed, reason=reason, because=because)
@@ -314,6 +414,13 @@ class Session:
             # What another rank may still be writing to is never freed; see Operation::given_up in the core.
             _kept_for_ever.extend(keep for native, keep in self._orphans.values() if not native.done())
             self._orphans.clear()
+
+    def _farewell(self) -> str:
+        steps = self.steps.number
+        if steps:
+            return f"it finished after {steps} step{'s' * (steps != 1)}"
+        done = self._client.counters()["operations"]
+        return f"it left after {done} operation{'s' * (done != 1)}"
 
     def inherited_fds(self) -> list[int]:
         """Descriptors that a forked child must let go of."""

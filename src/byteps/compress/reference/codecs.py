@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from byteps.compress.params import CodecSpec
-from byteps.compress.reference import dithering, fp16, onebit, randomk, topk
+from byteps.compress.reference import blocks, dithering, fp16, onebit, randomk, topk
 from byteps.compress.reference.arrays import Floats
 from byteps.compress.reference.random import Stream
 
@@ -77,12 +77,26 @@ class _Fp16(Codec):
         return fp16.decode(payload, self.n)
 
 
+class _Blocks(Codec):
+    @property
+    def bits(self) -> int:
+        return 4 if self.spec.compressor == "int4" else 8
+
+    def encode(self, x: Floats, round: int) -> bytes:
+        return blocks.encode(x, self.bits, None if self.spec.rounding == "nearest" else self.stream(round))
+
+    def decode(self, payload: bytes, round: int) -> Floats:
+        return blocks.decode(payload, self.n, self.bits)
+
+
 _CODECS: dict[str, Callable[[CodecSpec, int, int, int], Codec]] = {
     "onebit": _OneBit,
     "topk": _TopK,
     "randomk": _RandomK,
     "dithering": _Dithering,
     "fp16": _Fp16,
+    "int8": _Blocks,
+    "int4": _Blocks,
 }
 
 

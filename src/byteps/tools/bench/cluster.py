@@ -16,7 +16,9 @@ from byteps.tools.bench.team import STARTUP_TIMEOUT_S, WORKER_MODULE, Team
 __all__ = ["Cluster", "environment"]
 
 
-def environment(role: str, workers: int, servers: int, port: int, job_id: str) -> dict[str, str]:
+def environment(
+    role: str, workers: int, servers: int, port: int, job_id: str, more: Mapping[str, str]
+) -> dict[str, str]:
     """The variables of one process. What the user has set otherwise stays, so that settings can be tried."""
     return {
         **os.environ,
@@ -33,14 +35,24 @@ def environment(role: str, workers: int, servers: int, port: int, job_id: str) -
         "BYTEPS_OP_TIMEOUT_S": "60",
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
+        **more,
     }
 
 
 class Cluster(Team):
     """Processes for one number of workers and servers."""
 
-    def __init__(self, workers: int, servers: int, peers: Sequence[str], streams: int) -> None:
+    def __init__(
+        self,
+        workers: int,
+        servers: int,
+        peers: Sequence[str],
+        streams: int,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        """``more``: variables of all members."""
         super().__init__(workers, peers)
+        self._more = more or {}
         self.servers = servers
         self._streams = streams
         self._summers = [f"summer {index}" for index in range(servers)] if "bound" in peers else []
@@ -52,7 +64,7 @@ class Cluster(Team):
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 port = listener.getsockname()[1]
                 env = {
-                    role: environment(role, self.workers, self.servers, port, job_id)
+                    role: environment(role, self.workers, self.servers, port, job_id, self._more)
                     for role in ("scheduler", "server", "worker")
                 }
                 if "byteps" in self.peers:

@@ -1,4 +1,4 @@
-"""``bps bench compress``: how fast are the codecs, beside a copy of memory and beside what PyTorch offers?"""
+"""``bps bench compress``: how fast are the codecs, beside a copy of memory, PyTorch and NumPy?"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from byteps.tensor.tuning import USUAL_BYTES
 from byteps.tools.arguments import positive, size
 from byteps.tools.bench import compress_goals, report
 from byteps.tools.bench.compress_cases import Case, cases
+from byteps.tools.bench.compress_goals import LIBRARIES, MEMCPY
 from byteps.tools.bench.compress_plot import draw_codecs
 from byteps.tools.bench.interleave import interleave
 from byteps.tools.bench.local_goals import HEADER, row, verdicts
@@ -24,11 +25,11 @@ from byteps.tools.units import format_time
 __all__ = ["add_parser", "run"]
 
 _DESCRIPTION = """\
-Measure every codec on one partition of float32 with one thread: compress, decode and add, and compress with
-error feedback. Beside it in the same run: memcpy of the same bytes, torch.topk, torch.sign with packing, and
-PyTorch's conversions to and from float16. All take turns on the same set of partitions, which together are
-larger than caches. Times are CPU times. Every payload is decoded and
-compared with its gradient before anything is measured."""
+Measure every codec on one partition of float32 with one thread: compress, decode, decode and add, and
+compress with error feedback. Beside it in the same run: memcpy of the same bytes, and what PyTorch and NumPy
+take for the same arithmetic. All take turns on the same set of partitions, which together are larger than
+caches. Speeds are of uncompressed bytes, times are CPU times. Every payload is decoded and compared with its
+gradient before anything is measured."""
 
 _EPILOG = """\
 examples:
@@ -41,7 +42,7 @@ def add_parser(subparsers: Any) -> None:
     """Add ``compress`` to the parser of ``bps bench``."""
     parser = subparsers.add_parser(
         "compress",
-        help="the codecs of gradient compression, beside memcpy and PyTorch",
+        help="the codecs of gradient compression, beside memcpy, PyTorch and NumPy",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     }
     series = [Series(name, 1, 0, args.partition_bytes, case.inner) for name, case in chosen.items()]
     interleave("codecs", [series], lambda one, inner: _measure(chosen[one.peer], inner), args.repeats)
-    table("codecs, one thread", ("what", "time", "spread", "speed", "bytes"), _rows(series, chosen))
+    table("codecs, one thread", _HEADER, _rows(series, chosen))
     lines = compress_goals.lines(series)
     table("ratios of speed, and the goals", HEADER, [row(line) for line in lines])
     path = args.output / "compress.json"
@@ -87,18 +88,32 @@ def _measure(case: Case, inner: int) -> Sample:
     return Sample(time_s, time_s)
 
 
+_HEADER = ("what", "time", "spread", "GB/s", "of memcpy", *(f"{name} GB/s" for name in LIBRARIES), "bytes")
+
+
 def _rows(series: list[Series], chosen: dict[str, Case]) -> list[list[str]]:
+    """Our cases with what others take for the same beside them; memcpy first."""
+    by_name = {one.peer: one for one in series}
+    memcpy = _speed(by_name.get(MEMCPY))
     found = []
-    for one in series:
+    for name in [*([MEMCPY] if MEMCPY in by_name else []), *compress_goals.ours(series)]:
+        one, payload = by_name[name], chosen[name].payload_bytes
         summary = one.summary()
-        payload = chosen[one.peer].payload_bytes
+        others = [_speed(by_name.get(compress_goals.beside(library, name))) for library in LIBRARIES]
         found.append(
             [
-                one.peer,
+                name,
                 format_time(summary.median),
                 f"±{(summary.q3 - summary.q1) / 2 / summary.median:.0%}",
-                f"{one.algorithm_bytes_per_s() / 1e9:.2f} GB/s",
+                f"{_speed(one):.2f}",
+                f"{_speed(one) / memcpy:.2f}" if memcpy else "",
+                *(f"{speed:.2f}" if speed else "" for speed in others),
                 f"{payload:,}" if payload else "",
             ]
         )
     return found
+
+
+def _speed(one: Series | None) -> float:
+    """GB/s of uncompressed bytes; 0 for what was not measured."""
+    return 0.0 if one is None else one.algorithm_bytes_per_s() / 1e9

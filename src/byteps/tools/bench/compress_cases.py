@@ -13,10 +13,11 @@ import numpy.typing as npt
 from byteps import _core
 from byteps.compress import CodecSpec
 from byteps.compress.native import NativeCodec
+from byteps.tools.bench.compress_goals import MEMCPY, beside
+from byteps.tools.bench.compress_peers import peers
 
 __all__ = ["CODECS", "MEMCPY", "Case", "cases"]
 
-MEMCPY = "memcpy"
 CODECS = {
     "onebit": "compressor=onebit",
     "onebit scaled": "compressor=onebit,scaling=true",
@@ -29,6 +30,10 @@ CODECS = {
     "dithering 2 natural max": "compressor=dithering,k=2,normalize=max,partition=natural",
     "dithering 100 linear max": "compressor=dithering,k=100,normalize=max,partition=linear",
     "fp16": "fp16=true",
+    "int8": "compressor=int8,rounding=nearest",
+    "int8 stochastic": "compressor=int8,rounding=stochastic",
+    "int4": "compressor=int4,rounding=nearest",
+    "int4 stochastic": "compressor=int4,rounding=stochastic",
 }
 SEED = 1
 
@@ -65,7 +70,8 @@ def cases(n: int, partitions: int) -> Iterator[Case]:
     yield Case(MEMCPY, lambda i: _core.copy_memory(sinks[i], sources[i], 4 * n), partitions, inner)
     for name, text in CODECS.items():
         yield from _codec_cases(name, CodecSpec.from_text(text), gradients, targets, inner)
-    yield from _torch_cases(gradients, targets, inner)
+    for peer in peers(gradients, targets):
+        yield Case(beside(peer.library, peer.what), peer.work, partitions, 2 if peer.is_slow else partitions)
 
 
 def _codec_cases(
@@ -92,6 +98,9 @@ def _codec_cases(
     def compress(i: int, _keep: Any = keep) -> object:
         return core.encode(sources[i], 0, out)
 
+    def decode(i: int, _keep: Any = keep) -> None:
+        core.decode(addresses[i], payloads[i].size, 0, sinks[i])
+
     def add(i: int, _keep: Any = keep) -> None:
         core.decode_add(addresses[i], payloads[i].size, 0, sinks[i])
 
@@ -99,6 +108,7 @@ def _codec_cases(
         return core.encode_with_feedback(sources[i], 1.0, sinks[i], 0, out)
 
     yield Case(f"{name}: compress", compress, count, inner, size)
+    yield Case(f"{name}: decode", decode, count, inner, size)
     yield Case(f"{name}: decode and add", add, count, inner, size, start_anew)
     yield Case(f"{name}: compress with ef", with_feedback, count, inner, size, start_anew)
 
@@ -108,25 +118,3 @@ def _check(name: str, codec: NativeCodec, x: Floats, payload: bytes) -> None:
     decoded = codec.decode(payload, 0)
     if not (np.isfinite(decoded).all() and float(np.dot(decoded.astype(np.float64), x)) > 0):
         raise RuntimeError(f"{name}: what was decoded has nothing to do with what was encoded")
-
-
-def _torch_cases(gradients: list[Floats], targets: list[Floats], inner: int) -> Iterator[Case]:
-    import torch
-
-    torch.set_num_threads(1)
-    count, n = len(gradients), gradients[0].size
-    tensors = [torch.from_numpy(x) for x in gradients]
-    sums = [torch.from_numpy(x) for x in targets]
-    halves = [x.to(torch.float16) for x in tensors]
-    few = max(1, int(0.001 * n))
-    weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8)
-
-    def sign_and_pack(i: int) -> object:
-        negative = torch.sign(tensors[i][: n // 8 * 8]) < 0
-        return (negative.view(-1, 8).to(torch.uint8) * weights).sum(dim=1, dtype=torch.uint8)
-
-    # torch.topk takes many times as long as everything else: once around is enough.
-    yield Case("torch.topk 0.001", lambda i: torch.topk(tensors[i].abs(), few), count, 2)
-    yield Case("torch.sign and packing", sign_and_pack, count, 4, n // 8)
-    yield Case("torch to fp16", lambda i: tensors[i].to(torch.float16), count, inner, 2 * n)
-    yield Case("torch add fp16", lambda i: sums[i].add_(halves[i].to(torch.float32)), count, inner, 2 * n)

@@ -11,7 +11,12 @@ from byteps.tools.bench.series import Series
 
 __all__ = ["draw_codecs"]
 
-COLORS = {"compress": "#1f6fb4", "decode and add": "#2a9d57", "compress with ef": "#d9822b"}
+COLORS = {
+    "compress": "#1f6fb4",
+    "decode": "#8fc7a3",
+    "decode and add": "#2a9d57",
+    "compress with ef": "#d9822b",
+}
 
 
 def draw_codecs(path: Path, series: Sequence[Series]) -> Path | None:

@@ -17,7 +17,7 @@ import numpy as np
 __all__ = ["SharedBuffers", "make_memory"]
 
 _PAGE_BYTES = 2 * 1024**2  # huge ones, where the kernel gives them
-_BARRIER_BYTES = _PAGE_BYTES  # only 8 bytes of it are used
+_BARRIER_BYTES = _PAGE_BYTES  # only a few bytes of it are used
 TIMEOUT_S = 60.0
 
 Array = np.ndarray[Any, np.dtype[np.float32]]

@@ -32,7 +32,7 @@ def pyplot_or_none() -> Any:
     try:
         import matplotlib
     except ImportError:
-        say("no plot: matplotlib is not installed (pip install 'byteps[bench]')")
+        say("no plot: matplotlib is not installed (pip install 'byteps-train[bench]')")
         return None
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -9,7 +9,7 @@ from typing import Any
 
 from byteps.errors import ConfigError
 from byteps.tools.arguments import list_of, one_of, positive, size
-from byteps.tools.bench import push_pull_many, push_pull_memory, push_pull_sizes
+from byteps.tools.bench import push_pull_encrypted, push_pull_many, push_pull_memory, push_pull_sizes
 from byteps.tools.bench.bound import Shape
 from byteps.tools.bench.machine import busy
 from byteps.tools.bench.options import Options
@@ -31,6 +31,7 @@ examples:
   bps bench push-pull --sizes 64M --workers 2          one size, one cluster
   bps bench push-pull --many                           1,000 small tensors at once
   bps bench push-pull --server-memory                  server memory over 10,000 rounds
+  bps bench push-pull --encrypt --sizes 64M            what encryption costs on this machine
   BYTEPS_PARTITION_BYTES=1024000 bps bench push-pull   try a setting"""
 
 
@@ -46,6 +47,7 @@ def add_parser(subparsers: Any) -> None:
     what = parser.add_argument_group("what to measure (without any of these: one tensor of each size)")
     what.add_argument("--many", action="store_true", help="many small tensors, all started at once")
     what.add_argument("--server-memory", action="store_true", help="memory of the server over many rounds")
+    what.add_argument("--encrypt", action="store_true", help="encrypted beside plain, and beside the cipher")
     what.add_argument("--all", action="store_true", help="everything, one after the other")
     add = parser.add_argument
     add("--sizes", type=list_of(size), default="4K,64K,1M,16M,64M", help="tensor sizes (%(default)s)")
@@ -85,10 +87,12 @@ def run(args: argparse.Namespace) -> int:
     if remark := busy():
         say(remark)
     verdicts: list[Verdict] = []
-    if args.all or not (args.many or args.server_memory):
+    if args.all or not (args.many or args.server_memory or args.encrypt):
         verdicts += push_pull_sizes.run(options)
     if args.all or args.many:
         verdicts += push_pull_many.run(options)
+    if args.all or args.encrypt:
+        verdicts += push_pull_encrypted.run(options)
     if args.all or args.server_memory:
         verdicts += push_pull_memory.run(options)
     say("")

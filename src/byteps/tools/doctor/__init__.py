@@ -127,7 +127,9 @@ def _core() -> Finding:
         from byteps import _core
     except ImportError as error:
         return fail(
-            "core", f"cannot be loaded: {error}", "install byteps again: pip install --force-reinstall byteps"
+            "core",
+            f"cannot be loaded: {error}",
+            "install byteps again: pip install --force-reinstall byteps-train",
         )
     return ok(
         "core", f"byteps {__version__}, protocol {_core.PROTOCOL_VERSION}, Python {sys.version.split()[0]}"

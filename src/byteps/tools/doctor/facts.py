@@ -117,7 +117,7 @@ def _socket_folder_error(config: Config) -> str:
 
 def _own_port_error(config: Config) -> str:
     try:
-        listen("0.0.0.0", config.port, "DMLC_PORT").close()
+        listen("0.0.0.0", config.server_ports, "DMLC_PORT").close()
     except (OSError, BytePSError) as error:
         return str(error)
     return ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from byteps.config import Config
 from byteps.config.endpoint import joined
 from byteps.control.channel import Channel
-from byteps.control.connection import credentials_of, open_socket, why
+from byteps.control.connection import credentials_to_look, open_socket, why
 from byteps.control.handshake import ClientHandshake
 from byteps.control.hello import job_number
 from byteps.control.messages import Ask, Presence, Status
@@ -56,10 +56,11 @@ def ask(config: Config, host: str, port: int) -> Answer:
 
 
 async def _ask(config: Config, host: str, port: int) -> Answer:
-    credentials = credentials_of(config)
-    handshake = ClientHandshake(credentials.job_id, credentials.secret, CHANNEL, ROLE)
+    ours = credentials_to_look(config)
+    handshake = ClientHandshake(ours.job_id, ours.secret, CHANNEL, ROLE, sealing=ours.sealing)
     sock = await open_socket(host, port, handshake)
-    channel = await Channel.over(sock, job_number(config.job_id), f"the scheduler at {joined(host, port)}")
+    scheduler = f"the scheduler at {joined(host, port)}"
+    channel = await Channel.over(sock, job_number(config.job_id), scheduler, keys=handshake.keys)
     best = Answer(round_trip_s=float("inf"))
     try:
         for number in range(QUESTIONS):
@@ -102,6 +103,7 @@ def judge(answer: Answer, where: str) -> list[Finding]:
         ok("scheduler", f"on {status.host}, answers after {answer.round_trip_s * 1e3:.2f} ms"),
         *_state(status),
         *_versions(status),
+        *_encryption(status),
         *_clocks(status, answer.clock_ahead_s),
     ]
 
@@ -147,8 +149,28 @@ def _versions(status: Status) -> Iterator[Finding]:
     else:
         listed = "; ".join(f"{version}: {', '.join(names)}" for version, names in sorted(by_version.items()))
         yield warn(
-            check, f"byteps differs: {listed}", "install one version everywhere: pip install byteps==..."
+            check,
+            f"byteps differs: {listed}",
+            "install one version everywhere: pip install byteps-train==...",
         )
+
+
+def _encryption(status: Status) -> Iterator[Finding]:
+    """Who is on the scheduler's machine has nothing on a wire, unless all connections are encrypted."""
+    check = "encryption"
+    if status.encrypt == "0":
+        yield ok(check, "off: gradients and weights travel in the clear (BYTEPS_ENCRYPT=1 encrypts them)")
+        return
+    sealed = sorted({member.cipher for member in status.members if member.cipher})
+    plain = [_name(member) for member in status.members if not member.cipher]
+    count = len(status.members) - len(plain)
+    text = (
+        f"BYTEPS_ENCRYPT={status.encrypt}: {count} of {len(status.members)} control connections are encrypted"
+    )
+    text += f" ({', '.join(sealed)})" if sealed else ""
+    if plain:
+        text += f"; on the scheduler's machine, and so in the clear: {', '.join(sorted(plain))}"
+    yield ok(check, text)
 
 
 def _clocks(status: Status, own_ahead_s: float) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from byteps.control.said import unpack
 from byteps.errors import ConfigError
 from byteps.tools.doctor import job, paths
 from byteps.tools.doctor.findings import Finding, merged, ok
-from byteps.tools.doctor.paths import Link, Path
+from byteps.tools.doctor.paths import ConnectionHealth, Path
 from byteps.worker import current
 from byteps.worker.interface import Spec
 from byteps.worker.session import Session
@@ -47,7 +47,7 @@ class Report(msgspec.Struct, frozen=True):
 
     findings: list[Finding]
     paths: list[Path]
-    links: list[Link]
+    connections: list[ConnectionHealth]
     host: str
     packages: str
 
@@ -65,7 +65,7 @@ def examine(config: Config, own: Sequence[Finding]) -> list[Finding] | None:
         findings = [*own, *_whole(session)]
         measured = _paths(session)
         answer = job.ask(config, config.root_uri, config.root_port)  # now, while all are here
-        report = Report(findings, measured, _links(session, answer), socket.gethostname(), packages())
+        report = Report(findings, measured, _connections(session, answer), socket.gethostname(), packages())
         reports = _gather(session, msgspec.msgpack.encode(report))
         return None if session.rank else _conclude(joined(config.root_uri, config.root_port), answer, reports)
     finally:
@@ -96,7 +96,9 @@ def _conclude(where: str, answer: job.Answer, reports: list[Report]) -> list[Fin
         *merged(finding for report in reports for finding in report.findings),
         *job.judge(answer, where),
         paths.judge_packages([(report.host, report.packages) for report in reports]),
-        *paths.judge_links([link for report in reports for link in report.links], names),
+        *paths.judge_connections(
+            [connection for report in reports for connection in report.connections], names
+        ),
         *paths.judge([path for report in reports for path in report.paths], names),
     ]
 
@@ -164,7 +166,7 @@ def _one_on_each_server(session: Session, elements: int) -> dict[int, str]:
     return chosen
 
 
-def _links(session: Session, answer: job.Answer) -> list[Link]:
+def _connections(session: Session, answer: job.Answer) -> list[ConnectionHealth]:
     """What the kernel has counted on this rank's connections with each server."""
     if answer.status is None:
         return []
@@ -181,7 +183,7 @@ def _links(session: Session, answer: job.Answer) -> list[Link]:
         except OSError:  # no TCP, or closed meanwhile
             continue
     return [
-        Link(
+        ConnectionHealth(
             session.rank,
             server,
             min(t for t, _, _ in rows),

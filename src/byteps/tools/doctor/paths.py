@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from byteps.tools.doctor.findings import Finding, ok, warn
 
-__all__ = ["Link", "Path", "judge", "judge_links", "judge_packages"]
+__all__ = ["ConnectionHealth", "Path", "judge", "judge_connections", "judge_packages"]
 
 SLOW = 0.5  # of the median of the others
 LOSSY = 1e-3  # of all segments, sent again
@@ -35,7 +35,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Link:
+class ConnectionHealth:
     """The TCP connections of a worker with a server, as the kernel counted them."""
 
     worker: int
@@ -99,12 +99,12 @@ def judge_packages(rows: Iterable[tuple[str, str]]) -> Finding:
     return warn(check, f"not the same everywhere: {listed}", remedy)
 
 
-def judge_links(links: list[Link], names: Callable[[str, int], str]) -> list[Finding]:
+def judge_connections(connections: list[ConnectionHealth], names: Callable[[str, int], str]) -> list[Finding]:
     """Findings about round trips and lost packets."""
-    if not links:
+    if not connections:
         return []
-    trips = [link.round_trip_s for link in links]
-    widest = max(links, key=lambda link: link.round_trip_s)
+    trips = [connection.round_trip_s for connection in connections]
+    widest = max(connections, key=lambda connection: connection.round_trip_s)
     far = f"{names('worker', widest.worker)} to {names('server', widest.server)}"
     found = [
         ok(
@@ -113,20 +113,27 @@ def judge_links(links: list[Link], names: Callable[[str, int], str]) -> list[Fin
             f"(longest {widest.round_trip_s * 1e3:.3f} ms, {far})",
         )
     ]
-    lossy = [link for link in links if link.segments >= 1000 and link.again / link.segments > LOSSY]
-    for link in lossy:
+    lossy = [
+        connection
+        for connection in connections
+        if connection.segments >= 1000 and connection.again / connection.segments > LOSSY
+    ]
+    for connection in lossy:
         found.append(
             warn(
                 "packet loss",
-                f"{link.again} of {link.segments} segments had to be sent again, "
-                f"{names('worker', link.worker)} to {names('server', link.server)}",
+                f"{connection.again} of {connection.segments} segments had to be sent again, "
+                f"{names('worker', connection.worker)} to {names('server', connection.server)}",
                 "look for errors with `ethtool -S` and `ip -s link`; the MTU must be the same on all "
                 "machines and on the switches between them",
             )
         )
     if not lossy:
         found.append(
-            ok("packet loss", f"none worth a word in {sum(link.segments for link in links)} segments")
+            ok(
+                "packet loss",
+                f"none worth a word in {sum(connection.segments for connection in connections)} segments",
+            )
         )
     return found
 

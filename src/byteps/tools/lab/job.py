@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 from byteps.errors import ConfigError
-from byteps.launcher import guard, local, supervise
+from byteps.launcher import guard, here, supervise
 from byteps.launcher.plan import Options, plan
 from byteps.tools.lab.layout import Layout, placed
 
@@ -26,10 +26,10 @@ def main(fd: int) -> int:
     options = Options(
         tuple(request["command"]), layout.workers, len(layout.server_hosts), nproc=request["nproc"]
     )
-    local.open_standard_fds()
-    stdin = local.stdin_is_ours()
-    with local.bind() as listener:
-        facts = replace(local.facts(listener), listen_fd="", master_port=MASTER_PORT)
+    here.open_standard_fds()
+    stdin = here.stdin_is_ours()
+    with here.bind() as listener:
+        facts = replace(here.facts(listener), listen_fd="", master_port=MASTER_PORT)
     try:
         processes = plan(options, os.environ, facts).processes
     except ConfigError as error:

@@ -86,7 +86,7 @@ class Lab:
         self._processes, self._holders = [], []
 
     def address(self, host: str) -> str:
-        return plan.address_of(self._index[host])
+        return plan.address_of(self._index[host], self.wire.ipv6)
 
     def inside(self, host: str) -> list[str]:
         """What to write before a command so that it runs on ``host``: it keeps its pid and dies with us."""
@@ -158,7 +158,7 @@ class Lab:
         self._on_switch(["tc", "-batch", "-"], ports)
         for index, (host, rate) in enumerate(zip(self.hosts, rates, strict=True)):
             inside = self.inside(host.name)
-            _run([*inside, "ip", "-batch", "-"], plan.host_links(index))
+            _run([*inside, "ip", "-batch", "-"], plan.host_links(index, self.wire.ipv6))
             _run([*inside, "tc", "-batch", "-"], plan.shaping("eth0", rate, plan.HOST_QUEUE_MS))
 
     def _switch(self) -> list[str]:

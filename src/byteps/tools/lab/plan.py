@@ -19,6 +19,8 @@ __all__ = ["USUAL", "Host", "Losses", "Traffic", "Wire", "address_of", "dropped_
 __all__ += ["port_state", "queue_bytes", "resent_segments", "shaping", "switch_links"]
 
 NETWORK = "10.77"
+IPV6_MORE_BYTES = 20  # of its header than of that of IPv4
+NETWORK_6 = "fd77::"
 MAX_HOSTS = 250
 MIN_MBIT, MAX_MBIT = 1, 10_000
 IP_TCP_BYTES, ETHERNET_BYTES = 52, 14  # of headers: IPv4, TCP with time stamps; what a token bucket counts
@@ -53,6 +55,7 @@ class Wire:
     queue_ms: float | None = None
     delay_ms: float = 0
     one_name: str = ""
+    ipv6: bool = False  # hosts have addresses of IPv6 only
 
     @property
     def efficiency(self) -> float:
@@ -61,7 +64,8 @@ class Wire:
         >>> round(Wire(mtu=1500).efficiency, 3), round(Wire(mtu=9000).efficiency, 3)
         (0.956, 0.993)
         """
-        return (self.mtu - IP_TCP_BYTES) / (self.mtu + ETHERNET_BYTES)
+        headers = IP_TCP_BYTES + (IPV6_MORE_BYTES if self.ipv6 else 0)
+        return (self.mtu - headers) / (self.mtu + ETHERNET_BYTES)
 
 
 USUAL = Wire()
@@ -89,13 +93,13 @@ class Losses:
         return Losses(self.resent - before.resent, self.dropped - before.dropped)
 
 
-def address_of(index: int) -> str:
+def address_of(index: int, ipv6: bool = False) -> str:
     """The address of host ``index``.
 
-    >>> address_of(0), address_of(249)
-    ('10.77.0.1', '10.77.0.250')
+    >>> address_of(0), address_of(249), address_of(249, ipv6=True)
+    ('10.77.0.1', '10.77.0.250', 'fd77::fa')
     """
-    return f"{NETWORK}.0.{index + 1}"
+    return f"{NETWORK_6}{index + 1:x}" if ipv6 else f"{NETWORK}.0.{index + 1}"
 
 
 def check(hosts: Sequence[Host], rate_mbit: float) -> None:
@@ -128,9 +132,11 @@ def switch_links(pids: Sequence[int], mtu: int, delayed: bool) -> list[str]:
     return lines
 
 
-def host_links(index: int) -> list[str]:
+def host_links(index: int, ipv6: bool = False) -> list[str]:
     """Lines for ``ip -batch`` inside a host."""
-    return ["link set lo up", f"addr add {address_of(index)}/16 dev eth0", "link set eth0 up"]
+    address = f"{address_of(index, ipv6)}/{'64' if ipv6 else '16'}"
+    at_once = " nodad" if ipv6 else ""  # nobody else can have it
+    return ["link set lo up", f"addr add {address} dev eth0{at_once}", "link set eth0 up"]
 
 
 def port_state(index: int, state: int) -> str:

@@ -55,6 +55,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--mtu", type=positive, default=Wire.mtu, help="of the links; 9000 in many clouds (%(default)s)")
     add("--queue", type=milliseconds, metavar="MS", help="how much a full link lets wait, such as 40ms")
     add("--hostname", default="", metavar="NAME", help="of all hosts, as clones have it")
+    add("--ipv6", action="store_true", help="hosts have addresses of IPv6 only")
     add("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what each rank runs")
     parser.set_defaults(run=run)
 
@@ -97,8 +98,9 @@ def run(args: argparse.Namespace) -> int:
     if problem:
         print(f"bps lab: error: {problem}", file=sys.stderr)
         return 2
+    wire = Wire(args.mtu, args.queue, args.delay, args.hostname, args.ipv6)
     try:
-        with Lab(layout.hosts, args.rate, Wire(args.mtu, args.queue, args.delay, args.hostname)) as lab:
+        with Lab(layout.hosts, args.rate, wire) as lab:
             begun = time.monotonic()
             code = _job(lab, layout, args.nproc, command)
             print(_table(lab.traffic(), time.monotonic() - begun), file=sys.stderr)

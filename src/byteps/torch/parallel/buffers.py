@@ -30,7 +30,10 @@ class Buffers:
         self._views: list[Tensor] = []
 
     def broadcast(self) -> None:
-        """Write the values of rank 0 into every other rank's buffers. All ranks must call it."""
+        """Write the values of rank 0 into every other rank's buffers. All ranks must call it.
+
+        With uneven data: those of the lowest rank that still has some.
+        """
         found = [buffer for name, buffer in self._module.named_buffers() if name not in self._ignored]
         if not found:
             return
@@ -39,12 +42,14 @@ class Buffers:
             self._lay_out(found)
         # Through .data: a graph that has saved a buffer keeps the right to use it, as with torch's own
         # DistributedDataParallel. Two forward passes before one backward pass depend on that.
-        if current.required("broadcast of buffers").rank == ROOT_RANK:
+        session = current.required("broadcast of buffers")
+        root = ROOT_RANK if session.joining is None else session.joining.lowest_active()
+        if session.rank == root:
             for buffer, view in zip(found, self._views, strict=True):
                 view.copy_(buffer.data)
-            broadcast(self._flat, ROOT_RANK, self._name)
+            broadcast(self._flat, root, self._name)
         else:
-            broadcast(self._flat, ROOT_RANK, self._name)
+            broadcast(self._flat, root, self._name)
             for buffer, view in zip(found, self._views, strict=True):
                 buffer.data.copy_(view)
 

@@ -103,6 +103,7 @@ class DistributedDataParallel(nn.Module):
         )
         self._exchange.paused = True  # until a backward pass meets a mark
         self._exchange.on_end = self._pause
+        self._exchange.ends_step = True
         self._running = False  # a backward pass has met a mark, and is not over
         self._hides = False  # the module hides its tensors: there is nothing to put a mark on
 

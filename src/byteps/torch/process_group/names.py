@@ -2,7 +2,7 @@
 
 Every rank calls the operations of a group in one order, so a table that changes with each call is the same
 everywhere without a message. Operations on one tensor take turns; a few names for every size let some of the
-same size be under way together, such as the buckets of DDP. The table is bounded: the size that was not used
+same size be in flight together, such as the buckets of DDP. The table is bounded: the size that was not used
 for longest gives its names to a new one, which declares them anew.
 """
 

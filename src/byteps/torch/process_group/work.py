@@ -60,7 +60,7 @@ class HandleWork(_Work):  # type: ignore[misc]
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
-        """What went wrong; None while it is under way."""
+        """What went wrong; None while it is in flight."""
         if not all(handle.done() for handle in self._handles):
             return None
         try:
