@@ -15,8 +15,8 @@ ChildLink::ChildLink(Shard& shard, EventLoop& loop, const Names& names, Endpoint
     : shard_(shard), rank_(names.rank), number_(names.number), tag_(names.tag) {
   if (peer_pid > 0) peer_.emplace(peer_pid);
   link_ = endpoint.open(loop, options, *this, *this, *this);
-  nearby_ = link_->nearby();
-  patience_ns_ = nearby_ ? tuning::kNearbyPatienceNs : tuning::kPatienceNs;
+  same_machine_ = link_->same_machine();
+  patience_ns_ = same_machine_ ? tuning::kSameMachinePatienceNs : tuning::kPatienceNs;
 }
 
 // Called while a frame of another child is handled: what goes wrong here is the end of this connection, not

@@ -28,7 +28,7 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   uint32_t number() const { return number_; }
   uint32_t tag() const { return tag_; }
   const std::shared_ptr<Link>& link() const { return link_; }
-  bool nearby() const { return nearby_; }  // on this machine
+  bool same_machine() const { return same_machine_; }
 
   void send(Header header, const std::byte* payload, BufferRef keep) noexcept;
   void send_copy(Header header, const void* data, size_t bytes) noexcept;
@@ -73,7 +73,7 @@ class ChildLink final : public FrameSource, public FrameSink, public Link::Watch
   uint64_t told_bytes_ = 0;      // the last `received` sent
   OpenBytes open_;               // contributions in rounds that are not over
   uint64_t wanted_bytes_ = 0;    // arrived_bytes_ when credit was last asked for
-  bool nearby_ = false;
+  bool same_machine_ = false;
   int64_t patience_ns_ = 0;
   int64_t credit_due_ns_ = EventLoop::kNever;
   bool on_arrival_ = false;

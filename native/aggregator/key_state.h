@@ -16,7 +16,7 @@
 namespace byteps {
 
 // How a child's contribution came in the open round: what answers it goes back the same way.
-struct Way {
+struct ReplyRoute {
   uint16_t rank = 0;        // through whose connection
   bool by_address = false;  // the result may be, too
   uint32_t bytes = 0;       // of contribution that came over it
@@ -35,13 +35,17 @@ struct RoundFailure {
 
 struct KeyState : KeyInfo {
   KeyState(const KeyInfo& info, std::unique_ptr<UpdateRule> rule, uint16_t children, bool rank_order)
-      : KeyInfo(info), rule(std::move(rule)), round(children, rank_order), ways(children), held(children) {}
+      : KeyInfo(info),
+        rule(std::move(rule)),
+        round(children, rank_order),
+        reply_routes(children),
+        held(children) {}
 
   // The next epoch has other children; no round is open.
   void enter(uint16_t children) {
     rule->enter();
     round.enter(children);
-    ways.assign(children, {});
+    reply_routes.assign(children, {});
     held = std::vector<Contribution>(children);
     lone_rounds = {};
   }
@@ -51,7 +55,7 @@ struct KeyState : KeyInfo {
   // Of a rule that is collective.
   KeyRound round;
   Terms terms;                           // of the open round
-  std::vector<Way> ways;                 // by child; says nothing of one that is missing
+  std::vector<ReplyRoute> reply_routes;  // by child; says nothing of one that is missing
   std::vector<Contribution> held;        // by child: those that wait for their turn
   size_t kept_bytes = 0;                 // of the open round: contributions held, and the sum
   std::optional<uint32_t> result_round;  // that the rule's result is of

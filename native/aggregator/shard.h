@@ -91,15 +91,15 @@ class Shard final : public EventLoop::Owner {
                           bool landed, const BufferRef& payload);
   std::string lack_text(const KeyState& key, const char* why) const;
   void add_turn(KeyState& key, uint16_t child);
-  bool contribute_to_round(KeyState& key, const Way& way, const Header& header, bool landed,
+  bool contribute_to_round(KeyState& key, const ReplyRoute& route, const Header& header, bool landed,
                            Contribution contribution);
   enum class Standing {
     first,       // of its child to the open round
     open,        // has come before, over another connection, and its round is open
     dealt_with,  // nothing is to be done about it any more
   };
-  Standing standing_of(KeyState& key, const Way& way, const Header& header);
-  void answer_again(KeyState& key, const Way& way, const Header& header);
+  Standing standing_of(KeyState& key, const ReplyRoute& route, const Header& header);
+  void answer_again(KeyState& key, const ReplyRoute& route, const Header& header);
   void contribute_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
   void update_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
   void add_at_once(KeyState& key, uint16_t rank, const Header& header, Contribution contribution);
@@ -110,7 +110,7 @@ class Shard final : public EventLoop::Owner {
   void drop_contributions(KeyState& key);
   void publish(KeyState& key, const Header& header);
   void tell_answered(const KeyState& key);
-  void send_result(KeyState& key, Way way, const Header& to);
+  void send_result(KeyState& key, ReplyRoute route, const Header& to);
   void send_resend(const KeyState& key, uint16_t rank, uint32_t round);
   void ask_for_missing(int64_t now);
   void send_error(const KeyState& key, uint16_t rank, uint32_t round, FailureKind kind,
@@ -128,7 +128,9 @@ class Shard final : public EventLoop::Owner {
   Counts counts() const { return {children(), epoch_->rank_count()}; }
   uint16_t child_of(uint16_t rank) const { return epoch_->child_of[rank]; }
   // The connection to which the answer to a child's contribution goes, or null if that has ended.
-  ChildLink* link_of(const KeyState& key, uint16_t child) { return links_[key.ways[child].rank].get(); }
+  ChildLink* link_of(const KeyState& key, uint16_t child) {
+    return links_[key.reply_routes[child].rank].get();
+  }
 
   const AggregatorSettings& settings_;
   std::shared_ptr<const Epoch> epoch_;

@@ -66,8 +66,9 @@ bool Shard::contribute(uint16_t rank, const Header& header, uint32_t bytes, bool
   count_contribution(key, rank, header, shape, landed, payload);
   Contribution contribution{child_of(rank), std::move(payload), shape, CodecTerms::of(header.received)};
   if (key.rule->is_collective()) {
-    const Way way{rank, (header.flags & kFlagByAddress) != 0, bytes, header.priority, links_[rank]->number()};
-    return contribute_to_round(key, way, header, landed, std::move(contribution));
+    const ReplyRoute route{rank, (header.flags & kFlagByAddress) != 0, bytes, header.priority,
+                           links_[rank]->number()};
+    return contribute_to_round(key, route, header, landed, std::move(contribution));
   }
   if (landed) contribute_at_once(key, rank, header, std::move(contribution));
   return false;
@@ -90,39 +91,39 @@ void Shard::count_contribution(const KeyState& key, uint16_t rank, const Header&
 }
 
 // A contribution or a refusal that has come before, over a connection that broke before its answer came.
-void Shard::answer_again(KeyState& key, const Way& way, const Header& header) {
+void Shard::answer_again(KeyState& key, const ReplyRoute& route, const Header& header) {
   if (key.result_round == header.round) {
-    send_result(key, way, header);
+    send_result(key, route, header);
   } else if (key.last_failure && key.last_failure->round == header.round) {
-    send_error(key, way.rank, header.round, key.last_failure->kind, key.last_failure->text);
+    send_error(key, route.rank, header.round, key.last_failure->kind, key.last_failure->text);
   }
 }
 
 // Whether a contribution is the first of its child to the open round. If not, it is answered here, or
 // ignored.
-Shard::Standing Shard::standing_of(KeyState& key, const Way& way, const Header& header) {
-  const uint16_t child = child_of(way.rank);
+Shard::Standing Shard::standing_of(KeyState& key, const ReplyRoute& route, const Header& header) {
+  const uint16_t child = child_of(route.rank);
   const KeyRound::Verdict verdict = key.round.offer(child, header.round);
   Standing standing = Standing::dealt_with;
   if (first_departed_ >= 0 && verdict != KeyRound::Verdict::finished) {
-    send_error(key, way.rank, header.round, FailureKind::lost, left_text(epoch_->ranks[first_departed_]));
+    send_error(key, route.rank, header.round, FailureKind::lost, left_text(epoch_->ranks[first_departed_]));
     return standing;
   }
   switch (verdict) {
     case KeyRound::Verdict::accept:
       return Standing::first;
     case KeyRound::Verdict::finished:
-      answer_again(key, way, header);
+      answer_again(key, route, header);
       break;
     case KeyRound::Verdict::duplicate:
-      if (key.ways[child].rank != way.rank) {
-        throw WireError("PUSH: " + describe(key, header.round) + " comes from " + epoch_->ranks[way.rank] +
-                        ", but " + epoch_->ranks[key.ways[child].rank] +
+      if (key.reply_routes[child].rank != route.rank) {
+        throw WireError("PUSH: " + describe(key, header.round) + " comes from " + epoch_->ranks[route.rank] +
+                        ", but " + epoch_->ranks[key.reply_routes[child].rank] +
                         " has pushed it for the same machine; set BYTEPS_ENABLE_IPC alike on all processes");
       }
       // What it took of the window of its old connection went with that: now it is this one's.
-      if (!key.round.missing(child) && key.ways[child].connection != way.connection) {
-        key.ways[child] = way;
+      if (!key.round.missing(child) && key.reply_routes[child].connection != route.connection) {
+        key.reply_routes[child] = route;
         standing = Standing::open;
       }
       break;
@@ -136,19 +137,19 @@ Shard::Standing Shard::standing_of(KeyState& key, const Way& way, const Header& 
   return standing;
 }
 
-bool Shard::contribute_to_round(KeyState& key, const Way& way, const Header& header, bool landed,
+bool Shard::contribute_to_round(KeyState& key, const ReplyRoute& route, const Header& header, bool landed,
                                 Contribution contribution) {
-  const Standing standing = standing_of(key, way, header);
+  const Standing standing = standing_of(key, route, header);
   if (standing != Standing::first) return standing == Standing::open;
   const uint16_t child = contribution.child;
   const Shape shape = contribution.shape;
   const Terms terms = terms_of(header);
-  key.ways[child] = way;
+  key.reply_routes[child] = route;
   if (!key.round.open()) {
     open_round(key, terms);
   } else if (!(key.terms == terms) && !key.failure) {
     fail_round(key, FailureKind::conflict,
-               key.tensor->name + ": ranks call different operations: " + epoch_->ranks[way.rank] + " a " +
+               key.tensor->name + ": ranks call different operations: " + epoch_->ranks[route.rank] + " a " +
                    text_of(terms, *epoch_) + ", the others a " + text_of(key.terms, *epoch_));
   }
   if (key.failure) {
@@ -156,8 +157,8 @@ bool Shard::contribute_to_round(KeyState& key, const Way& way, const Header& hea
     advance(key, header);
     return true;
   }
-  // Only between machines: nearby, a link has little in front of it, and nothing lags for long.
-  if (!key.asks && !shape.compressed && !links_[way.rank]->nearby()) {
+  // Only between machines: on one machine a link has little in front of it, and nothing lags for long.
+  if (!key.asks && !shape.compressed && !links_[route.rank]->same_machine()) {
     key.asks = true;
     to_ask_.push_back({now_ns() + tuning::kWantAfterNs, key.key, header.round});
   }
@@ -192,17 +193,17 @@ void Shard::refuse(uint16_t rank, const Header& header, std::string_view why) {
   KeyState& key = keys_.key_of(rank, header);
   const uint16_t child = child_of(rank);
   if (!key.rule->is_collective()) throw WireError("REFUSE: nobody waits for anybody in asynchronous mode");
-  const Way way{rank, false, 0, header.priority, links_[rank]->number()};
+  const ReplyRoute route{rank, false, 0, header.priority, links_[rank]->number()};
   const KeyRound::Verdict verdict = key.round.offer(child, header.round);
   if (first_departed_ >= 0 && verdict != KeyRound::Verdict::finished) {
     return send_error(key, rank, header.round, FailureKind::lost, left_text(epoch_->ranks[first_departed_]));
   }
   if (verdict != KeyRound::Verdict::accept) {
-    if (verdict == KeyRound::Verdict::finished) answer_again(key, way, header);
+    if (verdict == KeyRound::Verdict::finished) answer_again(key, route, header);
     ShardCounters::bump(counters_.duplicates);
     return;
   }
-  key.ways[child] = way;
+  key.reply_routes[child] = route;
   if (!key.round.open()) open_round(key, Terms{});
   if (!key.failure) {
     fail_round(key, FailureKind::conflict,

@@ -39,7 +39,7 @@ void Shard::tell_failure(KeyState& key) {
   if (std::exchange(key.failure->told, true)) return;
   for (uint16_t child = 0; child < children(); ++child) {
     if (key.round.missing(child)) continue;
-    send_error(key, key.ways[child].rank, key.round.round(), key.failure->kind, key.failure->text);
+    send_error(key, key.reply_routes[child].rank, key.round.round(), key.failure->kind, key.failure->text);
   }
 }
 

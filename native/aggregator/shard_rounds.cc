@@ -30,7 +30,7 @@ void Shard::add_turn(KeyState& key, uint16_t child) {
     // Found out when its turn has come, perhaps while another child's frame is read: it is nobody's
     // connection that ends, but a round that nobody gets a result of.
     const std::string text = describe(key, key.round.round()) + ": what " +
-                             epoch_->ranks[key.ways[child].rank] +
+                             epoch_->ranks[key.reply_routes[child].rank] +
                              " pushed is not a payload of its codec: " + error.what();
     events_.log(kError, text);
     return fail_round(key, FailureKind::protocol, text);
@@ -47,7 +47,7 @@ void Shard::advance(KeyState& key, const Header& header) {
   }
   if (const int child = key.round.next_to_ask(); child >= 0) {
     key.round.ask(static_cast<uint16_t>(child));
-    send_resend(key, key.ways[static_cast<size_t>(child)].rank, header.round);
+    send_resend(key, key.reply_routes[static_cast<size_t>(child)].rank, header.round);
   }
   if (key.round.complete()) {
     if (!key.failure) {
@@ -96,15 +96,15 @@ void Shard::publish(KeyState& key, const Header& header) {
           .at_ns = now_ns(),
           .bytes = key.length});
   sample_result(key, "result", header.round);
-  for (const Way& way : key.ways) send_result(key, way, header);
+  for (const ReplyRoute& route : key.reply_routes) send_result(key, route, header);
 }
 
 void Shard::tell_answered(const KeyState& key) {
   for (uint16_t child = 0; child < children(); ++child) {
     if (key.round.missing(child)) continue;
-    const Way& way = key.ways[child];
+    const ReplyRoute& route = key.reply_routes[child];
     ChildLink* link = link_of(key, child);
-    if (link && link->number() == way.connection) link->answered(way.bytes, way.priority);
+    if (link && link->number() == route.connection) link->answered(route.bytes, route.priority);
   }
 }
 
@@ -117,10 +117,10 @@ void Shard::tell_answered(const KeyState& key) {
 //   - the worker gives the operation up: it then does not read;
 //   - the tensor is retired: all its operations are done, so nobody reads;
 //   - this shard ends: it withdraws its lease first, and a reader that was late notices.
-void Shard::send_result(KeyState& key, Way way, const Header& to) {
-  ChildLink* link = links_[way.rank].get();
+void Shard::send_result(KeyState& key, ReplyRoute route, const Header& to) {
+  ChildLink* link = links_[route.rank].get();
   if (!link) return;  // it sends its contribution again when it is back
-  const uint16_t child = child_of(way.rank);
+  const uint16_t child = child_of(route.rank);
   Header header = answer(FrameType::result, key, to.round, to.priority);
   ShardCounters::bump(counters_.results);
   Result result = key.rule->result_for(child, terms_of(to));
@@ -131,7 +131,7 @@ void Shard::send_result(KeyState& key, Way way, const Header& to) {
   // An echo of a child that has gone on to the next round already; ours never send one.
   const bool went_on = to.round != key.round.round() && !key.round.missing(child);
   const std::byte* bytes = result.bytes.data();
-  if (!way.by_address || !result.lasts || went_on || result.size < tuning::kByAddressBytes) {
+  if (!route.by_address || !result.lasts || went_on || result.size < tuning::kByAddressBytes) {
     header.length = result.size;
     return link->send(header, bytes, std::move(result.bytes));
   }
@@ -150,7 +150,7 @@ void Shard::ask_for_missing(int64_t now) {
     if (!key || !key->round.open() || key->round.round() != round || key->failure) continue;
     for (uint16_t child = 0; child < children(); ++child) {
       if (!key->round.missing(child)) continue;
-      const uint16_t rank = key->ways[child].rank;  // of the round before
+      const uint16_t rank = key->reply_routes[child].rank;  // of the round before
       ChildLink* link = links_[rank].get();
       if (link && child_of(rank) == child) {
         link->send(answer(FrameType::want, *key, round, INT32_MAX), nullptr, {});

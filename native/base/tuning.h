@@ -27,7 +27,7 @@ constexpr size_t kByAddressBytes = 16 * 1024;
 
 // To a server on this machine: two pieces, one sent while the other is summed. Of windows from 256 KiB to 16
 // MB the fastest, because what is in flight stays in the caches (ADR 2).
-constexpr size_t kNearbyWindowBytes = 2 * kPieceBytes;
+constexpr size_t kSameMachineWindowBytes = 2 * kPieceBytes;
 // To other machines a window holds what the network carried lately in this time, and two round trips: longer
 // than workers of a busy job pause, shorter than a user would notice. It goes with the size of a piece: at
 // 200 Mbit/s, 16 KB and 15 ms were within 1.08 of the optimum, 32 KB needed 25 ms (ADR 6).
@@ -46,7 +46,7 @@ constexpr uint32_t kUnansweredPieces = 2;
 // than the same piece takes from all workers through one slow link (ADR 6), or than passes between processes
 // of one machine (ADR 2).
 constexpr int64_t kPatienceNs = 100'000'000;
-constexpr int64_t kNearbyPatienceNs = 2'000'000;
+constexpr int64_t kSameMachinePatienceNs = 2'000'000;
 // Between machines: how long a round is open before it asks for what is missing. 5 and 20 ms made no
 // difference (ADR 6).
 constexpr int64_t kWantAfterNs = 10'000'000;

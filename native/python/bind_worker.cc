@@ -128,11 +128,11 @@ void bind_worker(nb::module_& m) {
           nb::arg("piece_bytes") = tuning::kPieceBytes, nb::arg("tolerated_silence_s") = 0.0)
       .def(
           "connect",
-          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool nearby, int peer_pid,
-             const sealed::SessionKeys* keys, uint32_t tag) {
-            c.connect(server, shard, endpoint_of(fd, keys), checksum, nearby, peer_pid, tag);
+          [](Client& c, uint16_t server, uint16_t shard, int fd, bool checksum, bool same_machine,
+             int peer_pid, const sealed::SessionKeys* keys, uint32_t tag) {
+            c.connect(server, shard, endpoint_of(fd, keys), checksum, same_machine, peer_pid, tag);
           },
-          nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("nearby"),
+          nb::arg("server"), nb::arg("shard"), nb::arg("fd"), nb::arg("checksum"), nb::arg("same_machine"),
           nb::arg("peer_pid") = 0, nb::arg("keys") = nb::none(), nb::arg("tag") = 0)
       .def("enter", &Client::enter, nb::arg("epoch"))
       .def("join", &Client::join, nb::arg("group"))

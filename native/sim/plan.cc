@@ -114,7 +114,7 @@ Plan drawn_plan(uint64_t seed) {
   plan.piece_bytes = static_cast<uint32_t>(
       draw.one_of({limits::kMinPieceBytes, tuning::kFarPieceBytes, tuning::kPieceBytes}));
   plan.wire = drawn_wire(draw);
-  plan.wire.nearby = plan.on_one_machine;
+  plan.wire.same_machine = plan.on_one_machine;
   plan.reaction_ns = static_cast<int64_t>(draw.one_of({0, 20'000, 2'000'000}));
   plan.compute_ns = static_cast<int64_t>(draw.one_of({10'000, 1'000'000, 40'000'000}));
   plan.cross_barrier = draw.one_in(2);

@@ -29,7 +29,7 @@ struct BreakingOptions {
   int64_t mean_gap_ns = 0;  // between them, in the network's time
   bool asynchronous = false;
   bool by_address = false;
-  bool nearby = false;
+  bool same_machine = false;
   unsigned codec_threads = 0;
   uint64_t credit_bytes = 256 << 10;
 };
@@ -141,13 +141,13 @@ class BreakingJob {
                                         .bytes_per_s = 1e9,
                                         .segment_bytes = 9000,
                                         .ragged = true,
-                                        .nearby = options_.nearby});
+                                        .same_machine = options_.same_machine});
     const uint32_t tag = ++last_tag_;
     const pid_t pid = options_.by_address ? ::getpid() : 0;
     places_[tag] = {rank, shard};
     wires_[{rank, shard}] = connection.wire;
     shards_[shard]->attach(settings_.epoch.number, rank, std::move(connection.first), true, pid, tag);
-    clients[rank]->connect(0, shard, std::move(connection.second), true, options_.nearby, pid, tag);
+    clients[rank]->connect(0, shard, std::move(connection.second), true, options_.same_machine, pid, tag);
   }
   // In the network's time: a connection may break while its successor is being made, or twice in a round.
   void plan_loss() {

@@ -48,7 +48,7 @@ struct JobOptions {
   uint64_t partition_bytes = 1 << 20;
   bool checksum = false;
   Wire wire = Wire::unix_pair;
-  bool nearby = false;
+  bool same_machine = false;
   bool asynchronous = false;
   bool deterministic = true;
   double op_timeout_s = 30;
@@ -103,7 +103,8 @@ class Job {
     auto [server_end, client_end] = options_.connect ? options_.connect(rank) : plain(options_);
     const uint32_t tag = 1u + rank * options_.shards + shard;
     server->attach(shard, rank, std::move(server_end), options_.checksum, peer, tag);
-    clients[rank]->connect(0, shard, std::move(client_end), options_.checksum, options_.nearby, peer, tag);
+    clients[rank]->connect(0, shard, std::move(client_end), options_.checksum, options_.same_machine, peer,
+                           tag);
   }
 
   // Partitions go round the shards, the first one depending on the tensor.

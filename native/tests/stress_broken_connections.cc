@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   const int rounds = 15;
   for (const bool compressed : {false, true}) {
     run({.workers = 3, .compressed = compressed, .checksum = true, .wire = Wire::tcp}, seed, rounds);
-    run({.workers = 2, .by_address = true, .compressed = compressed, .nearby = true}, seed, rounds);
+    run({.workers = 2, .by_address = true, .compressed = compressed, .same_machine = true}, seed, rounds);
     run({.workers = 4, .child_of = {0, 0, 1, 1}, .grouped = true, .compressed = compressed}, seed, rounds);
   }
   return check::failures() != 0;

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   sums_are_exact({.workers = 3, .credit_bytes = 0, .deterministic = false}, seed + 2);
   sums_are_exact({.workers = 1, .shards = 1, .credit_bytes = 4096, .partition_bytes = 4096}, seed + 3);
   sums_are_exact({.workers = 3, .by_address = true}, seed + 4);
-  sums_are_exact({.workers = 2, .by_address = true, .nearby = true, .deterministic = false}, seed + 5);
+  sums_are_exact({.workers = 2, .by_address = true, .same_machine = true, .deterministic = false}, seed + 5);
   sums_are_exact({.workers = 4, .child_of = {0, 0, 1, 1}, .grouped = true, .credit_bytes = 1 << 20},
                  seed + 5);
   sums_are_exact({.workers = 4, .child_of = {0, 1, 1, 1}, .grouped = true, .by_address = true}, seed + 6);

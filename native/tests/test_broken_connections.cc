@@ -89,7 +89,7 @@ TEST(results_have_the_bits_of_an_undisturbed_run) {
   for (const Kind& kind : kinds()) {
     for (const bool by_address : {false, true}) {
       uint32_t none = 0, mended = 0;
-      BreakingOptions options{.by_address = by_address, .nearby = by_address};
+      BreakingOptions options{.by_address = by_address, .same_machine = by_address};
       const auto expected = play(options, kind, kRounds, none);
       CHECK_EQ(none, 0u);
       for (uint64_t seed = 1; seed <= 8; ++seed) {

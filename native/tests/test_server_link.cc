@@ -31,7 +31,7 @@ struct Push {
 class Worker {
  public:
   explicit Worker(uint64_t credit_bytes) : server_(kJob, kEpoch, 0), client_(settings(credit_bytes)) {
-    client_.connect(0, 0, server_.other_end(), false, /*nearby=*/false);
+    client_.connect(0, 0, server_.other_end(), false, /*same_machine=*/false);
     client_.start();
   }
   ~Worker() { client_.close(); }

@@ -62,7 +62,7 @@ TEST(two_servers_of_several_shards_sum) {
 
 TEST(members_of_one_machine_sum) {
   Plan plan = mixed_plan();
-  plan.on_one_machine = plan.wire.nearby = true;
+  plan.on_one_machine = plan.wire.same_machine = true;
   plan.piece_bytes = 384 * 1024;
   check_right(plan);
   plan.by_address = true;
@@ -143,7 +143,7 @@ TEST(what_a_shard_could_not_keep_is_sent_again) {
   plan.calls_differ = false;
   plan.credit_bytes = uint64_t{64} << 20;
   plan.piece_bytes = tuning::kPieceBytes;
-  plan.on_one_machine = plan.wire.nearby = true;
+  plan.on_one_machine = plan.wire.same_machine = true;
   plan.tensors = {{DType::f32, 2'000'000, 4'096'000}};
   plan.faults = {{Fault::What::frozen_worker, 0, kNanosecondsPerSecond, 0}};
   check_right(plan);

@@ -482,8 +482,8 @@ TRANSPORT_TEST(a_link_knows_how_far_the_peer_is) {
   CHECK(pair.until([&] { return pair.a.link->delivered(); }));
   const int64_t round_trip = pair.a.link->round_trip_ns();  // 0: it does not know
   CHECK(round_trip >= 0 && round_trip < kNanosecondsPerSecond);
-  CHECK_EQ(pair.a.link->nearby(), over.nearby());
-  CHECK_EQ(pair.b.link->nearby(), over.nearby());
+  CHECK_EQ(pair.a.link->same_machine(), over.same_machine());
+  CHECK_EQ(pair.b.link->same_machine(), over.same_machine());
 }
 
 TRANSPORT_TEST(a_peer_that_can_be_reached_is_watched_without_harm) {

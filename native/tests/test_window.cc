@@ -79,9 +79,9 @@ TEST(a_pause_of_others_does_not_make_it_small) {
 }
 
 TEST(memory_and_no_limit_stay_as_they_are) {
-  Window nearby(768 * 1024, true);
-  drive(nearby, 1024, 50, 1000);
-  CHECK_EQ(nearby.bytes(), 768u * 1024);
+  Window same_machine(768 * 1024, true);
+  drive(same_machine, 1024, 50, 1000);
+  CHECK_EQ(same_machine.bytes(), 768u * 1024);
   Window unlimited(0, false);
   CHECK(!unlimited.limited());
   for (int i = 0; i < 1000; ++i) {

@@ -109,7 +109,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual Ends connect() = 0;
-  virtual bool nearby() const = 0;
+  virtual bool same_machine() const = 0;
   // The loops have nothing to do: waits a little for something that comes to this one. False: nothing came.
   virtual bool wait(EpollLoop& loop) = 0;
 };
@@ -127,7 +127,7 @@ class Sockets final : public Transport {
     }
     return {tcp_endpoint(std::move(first)), tcp_endpoint(std::move(second))};
   }
-  bool nearby() const override { return kWire != Wire::far; }
+  bool same_machine() const override { return kWire != Wire::far; }
   bool wait(EpollLoop& loop) override { return loop.turn(1); }
 };
 
@@ -138,7 +138,7 @@ class Simulated : public Transport {
     auto connection = network_.connect(options_);
     return {std::move(connection.first), std::move(connection.second)};
   }
-  bool nearby() const override { return options_.nearby; }
+  bool same_machine() const override { return options_.same_machine; }
   bool wait(EpollLoop&) override {
     if (network_.next_event_ns() == EventLoop::kNever) return false;
     network_.advance(network_.next_event_ns());
@@ -151,7 +151,7 @@ class Simulated : public Transport {
 };
 
 struct SimPlain final : Simulated {
-  SimPlain() : Simulated({.nearby = true}) {}
+  SimPlain() : Simulated({.same_machine = true}) {}
 };
 // Nothing comes in one piece.
 struct SimRagged final : Simulated {
@@ -187,7 +187,7 @@ struct SealedTcp final : Transport {
     return sealed_ends(std::make_shared<TcpStream>(std::move(first)),
                        std::make_shared<TcpStream>(std::move(second)), sealed::Cipher::aes_256_gcm);
   }
-  bool nearby() const override { return true; }
+  bool same_machine() const override { return true; }
   bool wait(EpollLoop& loop) override { return loop.turn(1); }
 };
 
@@ -197,7 +197,7 @@ struct SealedRagged final : Transport {
     return sealed_ends(std::make_shared<sim::SimStream>(wire, 0), std::make_shared<sim::SimStream>(wire, 1),
                        sealed::Cipher::chacha20_poly1305);
   }
-  bool nearby() const override { return false; }
+  bool same_machine() const override { return false; }
   bool wait(EpollLoop&) override {
     if (network_.next_event_ns() == EventLoop::kNever) return false;
     network_.advance(network_.next_event_ns());

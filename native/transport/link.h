@@ -101,7 +101,7 @@ class Link {
   // The shortest time to the peer and back that was seen lately; 0 if nothing is known.
   virtual int64_t round_trip_ns() const = 0;
   // Both ends are on this machine.
-  virtual bool nearby() const = 0;
+  virtual bool same_machine() const = 0;
 };
 
 }  // namespace byteps

@@ -33,7 +33,7 @@ Client::Client(ClientSettings settings)
 }
 
 void Client::connect(uint16_t server, uint16_t shard, std::unique_ptr<Endpoint> endpoint, bool checksum,
-                     bool nearby, pid_t peer_pid, uint32_t tag) {
+                     bool same_machine, pid_t peer_pid, uint32_t tag) {
   const auto& servers = settings_.epoch.servers;
   if (server >= servers.size() || shard >= servers[server].shards)
     throw std::out_of_range("no such server or shard in this epoch");
@@ -46,11 +46,12 @@ void Client::connect(uint16_t server, uint16_t shard, std::unique_ptr<Endpoint> 
   }
   IoThread& thread = *threads_[connected_++ % threads_.size()];
   uint64_t most_bytes = settings_.credit_bytes;
-  if (nearby && most_bytes > 0) most_bytes = std::min<uint64_t>(most_bytes, tuning::kNearbyWindowBytes);
+  if (same_machine && most_bytes > 0)
+    most_bytes = std::min<uint64_t>(most_bytes, tuning::kSameMachineWindowBytes);
   const uint32_t turn =
       turn_of(server, static_cast<uint32_t>(servers.size()), shard, child(), settings_.epoch.child_count());
   links_[{server, shard}] = &thread.add_link(server, *endpoint, checksum, most_bytes,
-                                             nearby ? nullptr : &budget_, turn, peer_pid, tag);
+                                             same_machine ? nullptr : &budget_, turn, peer_pid, tag);
 }
 
 void Client::enter(Epoch epoch) {

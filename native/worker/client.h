@@ -46,7 +46,7 @@ class Client {
   // read the other's memory, else 0. tag: what the event of its end calls it. After start(): in the place of
   // one that has ended; what was sent over that and has no answer is sent again.
   void connect(uint16_t server, uint16_t shard, std::unique_ptr<Endpoint> endpoint, bool checksum,
-               bool nearby, pid_t peer_pid = 0, uint32_t tag = 0);
+               bool same_machine, pid_t peer_pid = 0, uint32_t tag = 0);
   // The next epoch begins, with the same workers and as many servers: all connections end, and operations go
   // on when those of the new epoch have been given to connect().
   void enter(Epoch epoch);

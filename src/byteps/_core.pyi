@@ -379,7 +379,7 @@ class Client:
         shard: int,
         fd: int,
         checksum: bool,
-        nearby: bool,
+        same_machine: bool,
         peer_pid: int = 0,
         keys: SessionKeys | None = None,
         tag: int = 0,

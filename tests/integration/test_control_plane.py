@@ -517,7 +517,7 @@ def test_a_job_at_an_ipv6_address(uri: str) -> None:
         worker = job.joining(0).result(LIMIT_S)
         assert worker.view is not None and worker.view.servers()[0].address == "::1"
         connections = worker.client.open_data_connections(worker.view)
-        assert connections and all(each.nearby for each in connections)
+        assert connections and all(each.same_machine for each in connections)
         for connection in connections:
             os.close(connection.fd)
         worker.client.leave()

@@ -43,7 +43,7 @@ class World {
     const uint8_t how = script.byte();
     by_address_ = how & 1;
     checksum_ = how & 2;
-    const bool nearby = how & 4;
+    const bool same_machine = how & 4;
     ClientSettings settings;
     settings.job = kJob;
     settings.rank = 0;
@@ -59,7 +59,7 @@ class World {
     client_ = std::make_unique<Client>(settings);
     for (uint16_t i = 0; i < servers_ * shards_; ++i) {
       links_.push_back({std::make_unique<WireEnd>(kJob, kEpoch, false)});
-      client_->connect(i / shards_, i % shards_, links_.back().end->other_end(), checksum_, nearby,
+      client_->connect(i / shards_, i % shards_, links_.back().end->other_end(), checksum_, same_machine,
                        by_address_ ? ::getpid() : 0);
     }
     client_->start();

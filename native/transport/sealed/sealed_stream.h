@@ -35,7 +35,7 @@ class SealedStream final : public ByteStream,
   bool delivered() const override { return pending_.empty() && below_->delivered(); }
   bool has_unread() const override { return holds_news() || below_->has_unread(); }
   int64_t round_trip_ns() const override { return below_->round_trip_ns(); }
-  bool nearby() const override { return below_->nearby(); }
+  bool same_machine() const override { return below_->same_machine(); }
   int64_t cut_for_ns(bool wanted, int64_t tolerated_ns, int64_t now) override {
     return below_->cut_for_ns(wanted, tolerated_ns, now);
   }

@@ -31,7 +31,7 @@ struct WireOptions {
   bool ragged = false;                // lengths of segments, reads and writes are drawn
   size_t send_bytes = 256 * 1024;     // written and not yet known to have arrived
   size_t receive_bytes = 256 * 1024;  // in flight or arrived, and not yet known to have been read
-  bool nearby = false;                // what both ends say of where they are
+  bool same_machine = false;          // what both ends say of where they are
 };
 
 // Two ends and the wire between them, for whoever wants to cut it. Each end may become a link of any loop.

@@ -22,7 +22,7 @@ class SimStream final : public ByteStream, public std::enable_shared_from_this<S
   bool delivered() const override { return out().delivered(); }
   bool has_unread() const override { return in().unread() > 0; }
   int64_t round_trip_ns() const override { return out().round_trip_ns(); }
-  bool nearby() const override { return wire_->options().nearby; }
+  bool same_machine() const override { return wire_->options().same_machine; }
   int64_t cut_for_ns(bool wanted, int64_t tolerated_ns, int64_t now) override;
 
  private:

@@ -45,7 +45,7 @@ class ByteStream {
   virtual bool delivered() const = 0;
   virtual bool has_unread() const = 0;
   virtual int64_t round_trip_ns() const = 0;
-  virtual bool nearby() const = 0;
+  virtual bool same_machine() const = 0;
   // See Link::watch(). For how long nothing has come through if that is longer than is tolerated, else 0.
   virtual int64_t cut_for_ns(bool wanted, int64_t tolerated_ns, int64_t now) = 0;
 };

@@ -30,7 +30,7 @@ class StreamLink final : public Link,
   bool delivered() const override { return batch_.empty() && stream_->delivered(); }
   bool has_unread() const override { return stream_->has_unread(); }
   int64_t round_trip_ns() const override { return stream_->round_trip_ns(); }
-  bool nearby() const override { return stream_->nearby(); }
+  bool same_machine() const override { return stream_->same_machine(); }
 
  private:
   void on_ready(bool readable, bool writable) override;

@@ -132,7 +132,7 @@ Questions TcpStream::questions() const {
   return {unsigned{info.tcpi_retransmits} + info.tcpi_probes, info.tcpi_bytes_acked};
 }
 
-bool TcpStream::nearby() const {
+bool TcpStream::same_machine() const {
   sockaddr_storage own{}, peer{};
   socklen_t own_size = sizeof(own), peer_size = sizeof(peer);
   if (getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||

@@ -27,7 +27,7 @@ class TcpStream final : public ByteStream,
   // What the kernel has seen lately.
   int64_t round_trip_ns() const override;
   // The kernel uses one address for both ends.
-  bool nearby() const override;
+  bool same_machine() const override;
   int64_t cut_for_ns(bool wanted, int64_t tolerated_ns, int64_t now) override;
 
  private:

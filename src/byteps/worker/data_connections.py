@@ -32,7 +32,7 @@ class DataConnection(NamedTuple):
     shard: int
     fd: int
     checksum: bool
-    nearby: bool  # on this machine
+    same_machine: bool
     peer_pid: int  # the server's process if each end can read the other's memory, else 0
     keys: _core.SessionKeys | None  # None: it is not encrypted
     tag: int = 0  # what the core calls it when it ends
@@ -83,13 +83,13 @@ async def open_one(config: Config, view: View, server: Member, shard: int) -> Da
     sock = await open_socket(server.address, server.port, handshake)
     try:
         make_patient(sock, config)
-        keys, nearby = handshake.keys, same_host(sock)
+        keys, same_machine = handshake.keys, same_host(sock)
         checksum = wants_checksum(config.checksum, sock, sealed=keys is not None)
     except BaseException:  # it has gone already
         sock.close()
         raise
     peer_pid = handshake.memory.pid if keys is None and readable(handshake.memory) else 0
-    return DataConnection(server.rank, shard, sock.detach(), checksum, nearby, peer_pid, keys)
+    return DataConnection(server.rank, shard, sock.detach(), checksum, same_machine, peer_pid, keys)
 
 
 async def _open(config: Config, view: View, server: Member, shard: int, deadline: float) -> DataConnection:
