@@ -6,13 +6,16 @@
 //   worker    queued    its pieces of one link are in the order of what is sent (whole; peer: the server)
 //   worker    encoded   a piece is compressed (took: so long; bytes: what it is now)
 //   worker    sent      a piece was given to the wire (peer: the server; bytes)
-//   worker    credit    the server is done with more of what was sent (whole; peer: the server; bytes: in
-//   flight) server    arrived   a contribution is here, all of it (peer: the rank; bytes) server    summed
-//   the result of a round is made (bytes) server    answered  a result was given to the wire (peer: the rank;
-//   bytes) worker    landed    a result is here, all of it (peer: the server; bytes) worker    decoded   a
-//   compressed result is elements again (took: so long) worker    done      the operation is over (whole;
-//   note: 1 if it failed) worker    needed    somebody begins to wait for it (whole) worker    had       and
-//   waits no longer (whole; took: so long)
+//   worker    credit    the server is done with more of what was sent (whole; peer: the server;
+//                       bytes: in flight)
+//   server    arrived   a contribution is here, all of it (peer: the rank; bytes)
+//   server    summed    the result of a round is made (bytes)
+//   server    answered  a result was given to the wire (peer: the rank; bytes)
+//   worker    landed    a result is here, all of it (peer: the server; bytes)
+//   worker    decoded   a compressed result is elements again (took: so long)
+//   worker    done      the operation is over (whole; note: 1 if it failed)
+//   worker    needed    somebody begins to wait for it (whole)
+//   worker    had       and waits no longer (whole; took: so long)
 //
 // Without servers, the rank that completes a round on the board records its own arrival and the sum.
 #pragma once
