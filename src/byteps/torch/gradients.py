@@ -85,7 +85,7 @@ class GradientExchange(DeclaredParameters):
         self._in_step = False  # the last exchange was made by step()
         self._finished = True  # nothing is on its way that finish() would wait for
         self._watched: Watched | None = None
-        in_flight.exchanges.add(self)
+        in_flight.watch(self)
         self.add(named_parameters)
 
     # Parameters and settings, the same on every rank

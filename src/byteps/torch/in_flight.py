@@ -24,9 +24,21 @@ from byteps.errors import BytePSError
 if TYPE_CHECKING:
     from byteps.torch.gradients import GradientExchange
 
-__all__ = ["InFlight", "exchanges", "inside_backward"]
+__all__ = ["InFlight", "inside_backward", "watch"]
 
-exchanges: weakref.WeakSet[GradientExchange] = weakref.WeakSet()  # all that there are, in no order
+_exchanges: weakref.WeakSet[GradientExchange] = weakref.WeakSet()  # all that there are, in no order
+
+
+def watch(exchange: GradientExchange) -> None:
+    """From now on, touching a gradient of ``exchange`` on its way waits for it.
+
+    ``_settle`` is kept out of compiled programs here and not where it is written: that loads the compiler,
+    half of the time that ``import byteps.torch`` took, and an optimizer has loaded it by now.
+    """
+    global _settle
+    if _settle is _settle_touched:
+        _settle = torch.compiler.disable(_settle_touched)  # type: ignore[no-untyped-call]
+    _exchanges.add(exchange)
 
 
 class InFlight(Tensor):
@@ -42,17 +54,18 @@ class InFlight(Tensor):
             return func(*args, **(kwargs or {}))
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _settle(func: Callable[..., Any], arguments: Iterable[Any]) -> None:
+def _settle_touched(func: Callable[..., Any], arguments: Iterable[Any]) -> None:
     """Wait for the gradients among ``arguments``; refuse it where nobody can wait."""
     ids = _ids(arguments)
-    owners = [exchange for exchange in tuple(exchanges) if exchange.names_in_flight(ids)]
+    owners = [exchange for exchange in tuple(_exchanges) if exchange.names_in_flight(ids)]
     if inside_backward():
         names = [name for exchange in owners for name in exchange.names_in_flight(ids)]
         raise BytePSError(_refusal(func, names))
     for exchange in owners:
         exchange.finish_touched()
 
+
+_settle: Callable[[Callable[..., Any], Iterable[Any]], None] = _settle_touched
 
 # What looks at the tensor and not at its values.
 _NAMES = ("shape", "dtype", "device", "layout", "requires_grad", "grad_fn", "is_sparse", "is_cpu", "is_cuda")
