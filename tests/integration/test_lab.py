@@ -75,6 +75,28 @@ def test_every_link_carries_what_theory_says(workers: int, beside: int, extra: i
     assert max(links["scheduler"]) < 0.05
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_slow_link_carries_its_share_when_speeds_are_told(told: bool) -> None:
+    unequal = ("--workers", "2", "--servers", "2", "--rate", "200mbit", "--link", "s0=50mbit")
+    done = run(*unequal, *["--told"] * told)
+    assert done.returncode == 0, done.stdout + done.stderr
+    links = megabytes(done.stderr)
+    slow, fast = (2 / 5, 8 / 5) if told else (1, 1)
+    assert links["s0"] == (about(slow), about(slow)) and links["s1"] == (about(fast), about(fast)), links
+    assert "BYTEPS_LINK_SPEED is without effect" not in done.stderr
+
+
+def test_a_machine_that_does_not_say_its_speed_is_named() -> None:
+    job = (
+        f"import os; os.environ.pop('BYTEPS_LINK_SPEED') if os.environ['DMLC_WORKER_ID'] == '1' else 0\n{JOB}"
+    )
+    done = run("--servers", "2", "--rate", "200mbit", "--told", command=[sys.executable, "-c", job])
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = "BYTEPS_LINK_SPEED is without effect: not told on the machine of worker 1"
+    assert said in done.stderr + done.stdout, done.stderr
+    assert megabytes(done.stderr)["s0"] == (about(1), about(1))
+
+
 @pytest.mark.parametrize("named", [(), ("--hostname", "clone")])
 def test_between_hosts_pieces_are_small_whatever_the_partition(named: tuple[str, ...]) -> None:
     done = run("--workers", "2", "--servers", "2", *named, BYTEPS_PARTITION_BYTES="4096000")
@@ -87,6 +109,8 @@ def test_between_hosts_pieces_are_small_whatever_the_partition(named: tuple[str,
 def test_the_exit_code_of_the_job_comes_back_and_wrong_use_is_told() -> None:
     failed = run("--workers", "2", command=[sys.executable, "-c", "import sys; sys.exit(7)"])
     assert failed.returncode == 7
+    nobody = run("--link", "s7=1gbit")
+    assert nobody.returncode == 2 and "--link s7: there is no such host" in nobody.stderr
     wrong = run("--workers", "2", "--servers", "0")
     assert wrong.returncode == 2 and "machines need servers" in wrong.stderr
 

@@ -55,6 +55,7 @@ CASES = {
     "BYTEPS_STALL_WARN_S": Case("stall_warn_s", 10.0, "2", 2.0, "nan"),
     "BYTEPS_RECOVERY": Case("recovery", True, "0", False, "maybe"),
     "BYTEPS_RECONNECT_S": Case("reconnect_s", 10.0, "2.5", 2.5, "0"),
+    "BYTEPS_LINK_SPEED": Case("link_speed", (0, 0), "10G/2.5Gbit/s", (10**10, 25 * 10**8), "10"),
     "BYTEPS_PARTITION_BYTES": Case("partition_bytes", 0, "1024", 1024, "4MB"),
     "BYTEPS_SCHEDULING_CREDIT": Case("scheduling_credit", 4, "0", 0, "-1"),
     "BYTEPS_MIN_COMPRESS_BYTES": Case("min_compress_bytes", 65536, "0", 0, "-1"),

@@ -55,6 +55,19 @@ def test_host_files() -> None:
             parse_file(wrong, "--hostfile f")
 
 
+def test_what_a_host_file_says_of_a_link_is_told_to_all_that_runs_there() -> None:
+    workers = parse_file("a speed=10G\nb speed=1G/200M\n", "--hostfile")
+    servers = parse_file("b\nc speed=2.5Gbit/s\n", "--server-hostfile")
+    made = plan_hosts(lay_out(workers, servers, None, 1), ["train"], {}, UNKNOWN).processes
+    told = {spec.label: spec.env.get("BYTEPS_LINK_SPEED") for spec in made}
+    assert told["worker 0@a"] == "10G" and told["server 1@c"] == "2.5Gbit/s"
+    assert told["worker 1@b"] == told["server 0@b"] == "1G/200M"
+    assert load({"BYTEPS_LINK_SPEED": "1G/200M"}).link_speed == (10**9, 2 * 10**8)
+    for wrong in ("fast", "0G", "10", "1G/", "-1G", "1G/2G/3G"):
+        with pytest.raises(ConfigError, match="such as"):
+            parse_file(f"a speed={wrong}", "--hostfile")
+
+
 def test_a_host_that_is_named_twice_has_the_sum() -> None:
     assert merged(parse_list("a:2,b,a:1", "-H"), 4) == [(Host("a", 1), 3), (Host("b"), 4)]
     with pytest.raises(ConfigError, match="a: 0 is no number"):

@@ -7,7 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from byteps.scheduler.shares import machine_shares
+from byteps.control import messages
+from byteps.control.messages import Member, Role, View
+from byteps.scheduler.placement import Placement
+from byteps.scheduler.shares import machine_shares, shares_of, without_speed
 from byteps.scheduler.speeds import Machine, least_time, shares_by_speed
 
 ONE = Fraction(1)
@@ -83,3 +86,43 @@ def test_the_unit_of_speeds_does_not_matter() -> None:
 def test_without_a_server_there_is_nothing_to_share() -> None:
     with pytest.raises(ValueError, match="no machine has a server"):
         shares_by_speed([Machine(True, False, ONE, ONE)])
+
+
+def said(role: Role, rank: int, where: str, up: int = 0, down: int = 0) -> Member:
+    machine = messages.Machine("boot", where, "", up, down)
+    return Member(role, rank, "host", "", 0, 1, rank, 0, 1, 0, machine=machine)
+
+
+def test_what_members_say_of_their_links_decides() -> None:
+    """Four workers and four servers, one of which has a quarter of the speed of the others."""
+    workers = [said("worker", rank, f"w{rank}", 4, 4) for rank in range(4)]
+    servers = [said("server", rank, f"s{rank}", 4, 4 if rank else 1) for rank in range(4)]
+    shares = shares_of(View(0, 0, 4, [*workers, *servers]), False)
+    assert shares == [Fraction(1, 13), *[Fraction(4, 13)] * 3]
+
+
+def test_servers_of_one_machine_share_its_link_and_the_least_that_is_said_of_it_counts() -> None:
+    workers = [said("worker", rank, f"w{rank}", 10, 10) for rank in range(2)]
+    servers = [said("server", 0, "s", 9, 9), said("server", 1, "s", 3, 3), said("server", 2, "t", 3, 3)]
+    shares = shares_of(View(0, 0, 2, [*workers, *servers]), False)
+    assert shares == [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)]
+
+
+def test_unless_every_machine_says_its_speed_links_count_as_alike() -> None:
+    members = [said("worker", 0, "w", 10, 10), said("server", 0, "s", 10, 10), said("server", 1, "t")]
+    view = View(0, 0, 1, members)
+    assert without_speed(view) == [members[2]]
+    assert shares_of(view, False) == [Fraction(1, 2), Fraction(1, 2)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_placement_keeps_to_shares_by_speed(seed: int) -> None:
+    draw = random.Random(seed)
+    workers = [said("worker", rank, f"w{rank}", *draw.choices(range(1, 10**9), k=2)) for rank in range(3)]
+    servers = [said("server", rank, f"s{rank}", *draw.choices(range(1, 10**9), k=2)) for rank in range(4)]
+    shares = shares_of(View(0, 0, 3, [*workers, *servers]), False)
+    assert sum(shares) == 1
+    placement = Placement([2] * 4, shares=shares)
+    placement.place(0, 5_000 * 65_536, 65_536)
+    for loads, share in zip(placement.loads, shares, strict=True):
+        assert abs(sum(loads) - share * 5_000 * 65_536) <= 65_536

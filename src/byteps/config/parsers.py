@@ -76,6 +76,26 @@ def _seconds(text: str) -> float:
 seconds = Parser(_seconds, "a number of seconds greater than 0")
 
 
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMGT])", re.IGNORECASE)
+_RATE_UNIT = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def _rate(text: str) -> int:
+    found = _RATE.fullmatch(text.strip())
+    value = round(float(found[1]) * _RATE_UNIT[found[2].lower()]) if found else 0
+    if not 0 < value <= 10**15:
+        raise ValueError(text)
+    return value
+
+
+def _rates(text: str) -> tuple[int, int]:
+    up, slash, down = text.replace("bit/s", "").partition("/")
+    return _rate(up), _rate(down if slash else up)
+
+
+rates = Parser(_rates, 'bits per second such as "10G", or "1G/200M" where up and down differ')
+
+
 def choice(*words: str) -> Parser[str]:
     """One of some words, whatever their case; the value is spelled as given here."""
     canonical = {word.lower(): word for word in words}

@@ -131,6 +131,10 @@ class DataPath:
         "without it mixed mode is chosen from which members are on one machine")
     mixed_mode_bound: int = row("BYTEPS_MIXED_MODE_BOUND", p.integer(1), 101,
         "how finely hashes other than balanced tell the shares of mixed mode apart")
+    link_speed: tuple[int, int] = row("BYTEPS_LINK_SPEED", p.rates, (0, 0),
+        'speed of the link of this machine in bits per second, such as "10G", or "1G/200M" for up and down; '
+        "when every machine of a job says it, servers hold what their links can carry",
+        default_text="all links alike")
     socket_path: str = row("BYTEPS_SOCKET_PATH", p.path, "",
         "folder of the Unix sockets over which ranks of one machine share their memory",
         default_text="the user's runtime directory")

@@ -19,12 +19,13 @@ class Located(Protocol):
     def machine(self) -> Machine: ...
 
 
-def own(address: str) -> Machine:
-    """The machine of this process; ``address`` is the one that it has towards the scheduler.
+def own(address: str, speed: tuple[int, int] = (0, 0)) -> Machine:
+    """The machine of this process; ``address`` is the one that it has towards the scheduler, ``speed`` that
+    of its link, up and down.
 
     A machine that was cloned while it ran has the boot id of the other, and another address.
     """
-    return Machine(kernel(), _network(), address)
+    return Machine(kernel(), _network(), address, *speed)
 
 
 def key(member: Located) -> str:

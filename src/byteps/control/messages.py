@@ -40,6 +40,7 @@ Places = list[tuple[Times, list[tuple[Number, Number]]]]  # (server, shard); see
 TensorId = Annotated[int, Meta(ge=-1, lt=1 << 32)]
 Partition = Annotated[int, Meta(ge=8, le=1 << 30, multiple_of=8)]  # its bytes
 Name = Annotated[str, Meta(max_length=4_096)]
+BitsPerS = Annotated[int, Meta(ge=0, le=10**15)]
 Time = Annotated[int, Meta(ge=0, le=1 << 62)]  # nanoseconds
 
 # What one declaration may ask for: the scheduler must not be busy with it for long.
@@ -64,6 +65,8 @@ class Machine(Said, frozen=True):
     kernel: Text = ""
     network: Text = ""
     address: Text = ""
+    up: BitsPerS = 0  # of its link, as told by BYTEPS_LINK_SPEED; 0: it did not say
+    down: BitsPerS = 0
 
 
 class Member(Said, frozen=True):

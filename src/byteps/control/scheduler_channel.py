@@ -285,5 +285,5 @@ def registration(
         agreed=agreed,
         clock_s=time.time(),
         origin=origin.own(config, role),
-        machine=machine.own(own_address),
+        machine=machine.own(own_address, config.link_speed),
     )

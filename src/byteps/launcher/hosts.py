@@ -4,6 +4,7 @@ node1:4,node2:4          four ranks on each; with -n N, hosts without a number h
 bob@node1:4:2222         another user, and ssh on another port
 [fd00::1]:4              an IPv6 address
 node1 slots=4 port=2222  a line of a host file, as mpirun has them; # begins a comment
+node1 speed=10G          how fast its link is (BYTEPS_LINK_SPEED there)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from byteps.config import endpoint
+from byteps.config.parsers import rates
 from byteps.errors import ConfigError
 
 __all__ = ["Host", "merged", "parse_file", "parse_list"]
@@ -29,6 +31,7 @@ class Host:
     slots: int | None = None  # ranks, or servers; None: not said
     user: str = ""
     port: int = 0  # of its sshd; 0: as ssh knows it
+    speed: str = ""  # of its link, as BYTEPS_LINK_SPEED has it; empty: not said
 
     @property
     def key(self) -> str:
@@ -61,9 +64,13 @@ def parse_file(text: str, option: str, *, number_is_port: bool = False) -> list[
         host = _parse(words[0], where, number_is_port)
         for word in words[1:]:
             name, _, value = word.partition("=")
-            if name not in ("slots", "port", "user", "max_slots", "max-slots") or not value:
-                raise ConfigError(f"{where}: {word!r} is not known; expected slots=N, port=N or user=NAME")
-            if name == "user":
+            if name not in ("slots", "port", "user", "max_slots", "max-slots", "speed") or not value:
+                raise ConfigError(
+                    f"{where}: {word!r} is not known; expected slots=N, port=N, user=NAME or speed=10G"
+                )
+            if name == "speed":
+                host = replace(host, speed=_speed(value, where))
+            elif name == "user":
                 host = replace(host, user=value)
             elif name == "port":
                 host = replace(host, port=_number(value, where))
@@ -85,7 +92,8 @@ def merged(hosts: Iterable[Host], default: int) -> list[tuple[Host, int]]:
         if slots < 1:
             raise ConfigError(f"host {host.name}: {slots} is no number of processes; expected at least 1")
         known = found.get(host.key)
-        found[host.key] = (host, slots + (known[1] if known else 0))
+        speed = host.speed or (known[0].speed if known else "")
+        found[host.key] = (replace(host, speed=speed), slots + (known[1] if known else 0))
     return list(found.values())
 
 
@@ -107,6 +115,14 @@ def _parse(word: str, option: str, number_is_port: bool) -> Host:
     if number_is_port and len(numbers) == 1:
         return Host(name, None, user, numbers[0])
     return Host(name, numbers[0] if numbers else None, user, numbers[1] if len(numbers) == 2 else 0)
+
+
+def _speed(text: str, where: str) -> str:
+    try:
+        rates.parse(text)
+    except ValueError:
+        raise ConfigError(f"{where}: speed={text}; expected {rates.valid}") from None
+    return text
 
 
 def _number(text: str, where: str) -> int:

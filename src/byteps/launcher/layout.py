@@ -79,12 +79,15 @@ def plan_hosts(layout: Layout, command: Sequence[str], environ: Mapping[str, str
         "worker": [host for host, count in layout.workers for _ in range(count)],
     }
     free = {role: iter(hosts) for role, hosts in places.items()}
+    # A host may stand in both lists; what one says of its link holds for all that runs there.
+    speeds = {host.key: host.speed for host, _ in (*layout.workers, *layout.servers) if host.speed}
     processes = []
     for spec in made.processes:
         host = next(free[spec.role])
         label = f"{spec.label}@{host.name}"
         drop = spec.drop - {"DMLC_INTERFACE"}  # hosts that reach each other through one of several networks
-        processes.append(replace(spec, label=label, host=host.key, stdin=False, drop=drop))
+        env = {**spec.env, "BYTEPS_LINK_SPEED": speeds[host.key]} if host.key in speeds else spec.env
+        processes.append(replace(spec, label=label, host=host.key, stdin=False, drop=drop, env=env))
     return replace(made, processes=tuple(processes))
 
 

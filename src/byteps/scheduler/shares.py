@@ -18,14 +18,18 @@ D = n^2 + k n - 2 k. From k = n on the servers beside workers hold nothing.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
 from byteps.control.machine import key
-from byteps.control.messages import View
+from byteps.control.messages import Member, View
+from byteps.scheduler.speeds import Machine, shares_by_speed
 
-__all__ = ["machine_shares", "server_shares", "shares_of"]
+__all__ = ["machine_shares", "server_shares", "shares_of", "without_speed"]
+
+_PARTS = 1_000  # the most parts that shares by speed are cut into: places repeat after so many partitions
 
 
 def machine_shares(workers: int, beside: int, extra: int) -> tuple[Fraction, Fraction]:
@@ -62,8 +66,51 @@ def server_shares(worker_hosts: Sequence[str], server_hosts: Sequence[str], forc
     return [(x if machine in workers else y) / count[machine] for machine in machines]
 
 
+def without_speed(view: View) -> list[Member]:
+    """One member of each machine that does not say how fast its link is."""
+    told = {key(member) for member in view.members if member.machine.up}
+    return list({key(member): member for member in view.members if key(member) not in told}.values())
+
+
 def shares_of(view: View, forced: bool) -> list[Fraction]:
-    """The shares of the servers of a job."""
+    """The shares of the servers of a job; by the speeds of their links if every machine says its own."""
+    if not forced and view.servers() and not without_speed(view):
+        return _by_speed(view)
     first_of_machine = {worker.worker_id: key(worker) for worker in reversed(view.workers())}
     machines = [first_of_machine[worker_id] for worker_id in sorted(first_of_machine)]
     return server_shares(machines, [key(server) for server in view.servers()], forced)
+
+
+def _by_speed(view: View) -> list[Fraction]:
+    """Servers of one machine share evenly; of members that say different things of one link, the least."""
+    at: dict[str, list[Member]] = {}
+    for member in view.members:
+        at.setdefault(key(member), []).append(member)
+    machines = [_linked(members) for members in at.values()]
+    share = dict(zip(at, _whole_parts(shares_by_speed(machines)), strict=True))
+    count = Counter(key(server) for server in view.servers())
+    return [share[key(server)] / count[key(server)] for server in view.servers()]
+
+
+def _linked(members: Sequence[Member]) -> Machine:
+    told = [member.machine for member in members if member.machine.up]
+    roles = {member.role for member in members}
+    up, down = min(each.up for each in told), min(each.down for each in told)
+    return Machine("worker" in roles, "server" in roles, Fraction(up), Fraction(down))
+
+
+def _whole_parts(shares: Sequence[Fraction]) -> list[Fraction]:
+    """The same shares if they are of few parts, else about the same, of ``_PARTS``; they still add up to 1.
+
+    >>> [str(each) for each in _whole_parts([Fraction(1, 13), Fraction(12, 13)])]
+    ['1/13', '12/13']
+    >>> [str(each) for each in _whole_parts([Fraction(1, 3001), Fraction(3000, 3001)])]
+    ['0', '1']
+    """
+    if math.lcm(*(share.denominator for share in shares)) <= _PARTS:
+        return list(shares)
+    parts = [math.floor(share * _PARTS) for share in shares]
+    by_rest = sorted(range(len(shares)), key=lambda each: parts[each] - shares[each] * _PARTS)
+    for each in by_rest[: _PARTS - sum(parts)]:
+        parts[each] += 1
+    return [Fraction(each, _PARTS) for each in parts]

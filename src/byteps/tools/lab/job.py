@@ -35,7 +35,9 @@ def main(fd: int) -> int:
     except ConfigError as error:
         print(f"bps lab: error: {error}", file=sys.stderr)
         return 2
-    specs = placed(processes, layout, lambda host: hosts[host][0], lambda host: hosts[host][1])
+    specs = placed(
+        processes, layout, lambda host: hosts[host][0], lambda host: hosts[host][1], request["speeds"]
+    )
     return guard.guarded(
         lambda front_gone: supervise.run(specs, os.environ, stdin=stdin, front_gone=front_gone)
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from byteps.launcher.spec import ProcessSpec
 from byteps.tools.lab.plan import Host
@@ -48,8 +49,9 @@ def placed(
     layout: Layout,
     address: Callable[[str], str],
     inside: Callable[[str], Sequence[str]],
+    speeds: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ProcessSpec]:
-    """The processes of a job of this machine, as they are on the hosts of a lab."""
+    """The processes of a job of this machine on the hosts of a lab; ``speeds`` of their links, if told."""
     servers = iter(layout.server_hosts)
     found = []
     for spec in processes:
@@ -64,6 +66,8 @@ def placed(
             "DMLC_INTERFACE": "eth0",
             "GLOO_SOCKET_IFNAME": "eth0",
         }
+        if host in speeds:
+            env["BYTEPS_LINK_SPEED"] = speeds[host]
         if "MASTER_ADDR" in env:
             env["MASTER_ADDR"] = address(layout.worker_hosts[0])
         found.append(replace(spec, argv=(*inside(host), *spec.argv), env=env, fds=()))
