@@ -10,7 +10,7 @@ import pytest
 from byteps.control import messages
 from byteps.control.messages import Member, Role, View
 from byteps.scheduler.placement import Placement
-from byteps.scheduler.shares import machine_shares, shares_of, without_speed
+from byteps.scheduler.shares import machine_shares, shares_of, why_not_by_speed
 from byteps.scheduler.speeds import Machine, least_time, shares_by_speed
 
 ONE = Fraction(1)
@@ -111,8 +111,18 @@ def test_servers_of_one_machine_share_its_link_and_the_least_that_is_said_of_it_
 def test_unless_every_machine_says_its_speed_links_count_as_alike() -> None:
     members = [said("worker", 0, "w", 10, 10), said("server", 0, "s", 10, 10), said("server", 1, "t")]
     view = View(0, 0, 1, members)
-    assert without_speed(view) == [members[2]]
+    said_of_it = (
+        "not told on the machine of server 1 (host host); set it there, too, or speed= in the host file"
+    )
+    assert why_not_by_speed(view, False) == said_of_it
     assert shares_of(view, False) == [Fraction(1, 2), Fraction(1, 2)]
+    assert why_not_by_speed(View(0, 0, 1, members[:2]), False) == ""
+    assert why_not_by_speed(View(0, 0, 1, members[2:]), False) == ""  # nobody has told anything
+
+
+def test_speeds_that_forced_mixed_mode_makes_useless_are_not_dropped_silently() -> None:
+    view = View(0, 0, 1, [said("worker", 0, "w", 10, 10), said("server", 0, "s", 1, 1)])
+    assert "BYTEPS_ENABLE_MIXED_MODE=1" in why_not_by_speed(view, True)
 
 
 @pytest.mark.parametrize("seed", range(40))

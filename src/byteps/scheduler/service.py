@@ -85,7 +85,7 @@ from byteps.scheduler.lobby import Lobby
 from byteps.scheduler.observers import Question
 from byteps.scheduler.placement import Placement
 from byteps.scheduler.roster import Standing
-from byteps.scheduler.shares import shares_of, without_speed
+from byteps.scheduler.shares import shares_of, why_not_by_speed
 
 WATCHED_S = 10.0  # for which members tell their numbers after somebody has asked for them
 DUMP_S = 5.0  # between two requests to all members for their last seconds
@@ -446,12 +446,8 @@ class Scheduler:
             shares = shares_of(view, config.enable_mixed_mode)
             if len(set(shares)) > 1:
                 logger.info("the servers hold %s", ", ".join(f"{float(s):.1%}" for s in shares))
-            silent = without_speed(view)
-            if any(each.machine.up for each in view.members) and silent:
-                logger.warning(
-                    "BYTEPS_LINK_SPEED is without effect: not told on the machine%s of %s",
-                    "s" * (len(silent) > 1), ", ".join(map(str, silent)),
-                )  # fmt: skip
+            if why_not := why_not_by_speed(view, config.enable_mixed_mode):
+                logger.warning("BYTEPS_LINK_SPEED is without effect: %s", why_not)
             hashing = config.key_hash_fn, config.built_in_hash_coef
             placement = Placement(shards, *hashing, shares, config.mixed_mode_bound, piece_bytes(view))
             before = self._state.running

@@ -27,7 +27,7 @@ from byteps.control.machine import key
 from byteps.control.messages import Member, View
 from byteps.scheduler.speeds import Machine, shares_by_speed
 
-__all__ = ["machine_shares", "server_shares", "shares_of", "without_speed"]
+__all__ = ["machine_shares", "server_shares", "shares_of", "why_not_by_speed"]
 
 _PARTS = 1_000  # the most parts that shares by speed are cut into: places repeat after so many partitions
 
@@ -66,15 +66,23 @@ def server_shares(worker_hosts: Sequence[str], server_hosts: Sequence[str], forc
     return [(x if machine in workers else y) / count[machine] for machine in machines]
 
 
-def without_speed(view: View) -> list[Member]:
-    """One member of each machine that does not say how fast its link is."""
+def why_not_by_speed(view: View, forced: bool) -> str:
+    """Why the speeds that members have told do not decide, and what to do; nothing if they do, or none is."""
     told = {key(member) for member in view.members if member.machine.up}
-    return list({key(member): member for member in view.members if key(member) not in told}.values())
+    if not told:
+        return ""
+    if forced:
+        return "BYTEPS_ENABLE_MIXED_MODE=1 decides what servers hold; leave one of them out"
+    silent = {key(member): str(member) for member in view.members if key(member) not in told}
+    if not silent:
+        return ""
+    machines = f"machine{'s' * (len(silent) > 1)} of {', '.join(silent.values())}"
+    return f"not told on the {machines}; set it there, too, or speed= in the host file"
 
 
 def shares_of(view: View, forced: bool) -> list[Fraction]:
     """The shares of the servers of a job; by the speeds of their links if every machine says its own."""
-    if not forced and view.servers() and not without_speed(view):
+    if any(member.machine.up for member in view.servers()) and not why_not_by_speed(view, forced):
         return _by_speed(view)
     first_of_machine = {worker.worker_id: key(worker) for worker in reversed(view.workers())}
     machines = [first_of_machine[worker_id] for worker_id in sorted(first_of_machine)]
